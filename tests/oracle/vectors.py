@@ -104,9 +104,9 @@ def damaged() -> list[Vector]:
 def matches(payload: dict[str, Any], data: bytes) -> bool:
     """Whether bytes are those that a ``{len, hex}`` or ``{len, sha256, fill_byte}`` entry describes."""
     if payload.keys() == {"len", "hex"}:
-        return len(data) == payload["len"] and data.hex() == payload["hex"]
+        return (len(data), data.hex()) == (payload["len"], payload["hex"])
     if payload.keys() == {"len", "sha256", "fill_byte"}:
-        return len(data) == payload["len"] and hashlib.sha256(data).hexdigest() == payload["sha256"]
+        return (len(data), hashlib.sha256(data).hexdigest()) == (payload["len"], payload["sha256"])
     raise AssertionError(f"a payload of unknown shape: {sorted(payload)}")
 
 

@@ -270,7 +270,7 @@ def _read_list(image: bytes, magic: bytes, head: int, counter: int) -> NodeList:
 
 def _gaps(image: bytes, magic: bytes, lists: list[NodeList], counter: int) -> list[Gap]:
     taken = sorted((n.offset, n.offset + span(magic, n.size)) for nodes in lists for n in nodes.nodes)
-    gaps = []
+    gaps: list[Gap] = []
     reached = HEADER_SIZE[magic]
     for start, end in [*taken, (counter, counter)]:
         gaps += _split_gap(image, magic, reached, min(start, len(image)))
