@@ -1,0 +1,72 @@
+# Every command sets up what it needs: .venv from requirements/*.lock, extension modules, C builds in build/.
+# Nothing is done twice; `make clean` removes it all. Start with `make demo` and `make test`.
+
+PYTHON ?= python3
+RUN    := .venv/bin/python
+ENV    := $(PYTHON) tools/env.py
+C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'examples/*.c')
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test test-slow lint format sanitize fuzz coverage wheel docs lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: ## Make the virtual environment and build the extension modules
+	@$(ENV) dev --build
+
+demo: ## Several processes on one bus, live; then Arrow and Spark on what they wrote
+	@$(ENV) dev spark --build
+	@$(RUN) -m ytp demo
+
+test: ## Run the test-suite (under ten minutes on two cores)
+	@$(ENV) dev spark --build
+	@$(RUN) -m pytest -m "not slow" $(ARGS)
+
+test-slow: ## Run the tests that take minutes each
+	@$(ENV) dev spark --build
+	@$(RUN) -m pytest -m slow --timeout 3600 $(ARGS)
+
+lint: ## Check style, types and the direction of imports
+	@$(ENV) dev --build
+	ruff check .
+	ruff format --check setup.py tools tests/conftest.py tests/smoke tests/unit/test_build.py
+	mypy --strict -p ytp -p yamz
+	lint-imports
+	clang-format --dry-run --Werror $(C_FILES)
+	@tools/tidy.sh
+
+format: ## Format the C sources
+	@$(ENV) dev
+	clang-format -i $(C_FILES)
+
+sanitize: ## C tests under the address, undefined-behaviour and thread sanitizers
+	@$(ENV) dev
+	cmake --workflow --preset asan
+	cmake --workflow --preset ubsan
+	cmake --workflow --preset tsan
+
+fuzz: ## Feed damaged files to the C core (RUNS=100000000 executions per target)
+	@$(ENV) dev
+	tools/fuzz.sh $(or $(RUNS),100000000)
+
+coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
+	@$(ENV) dev spark --build
+	tools/coverage.sh
+
+wheel: ## Build a portable wheel and try it in an empty environment without a compiler
+	@$(ENV) dev wheel
+	tools/wheel.sh
+
+docs: ## Build the manual into site/
+	@$(ENV) docs --build
+	mkdocs build --strict
+
+lock: ## Choose new versions of all dependencies (needs uv)
+	tools/lock.sh
+
+clean: ## Remove everything that the other commands made
+	rm -rf .venv .lock-env build dist wheelhouse htmlcov site .coverage* ytp.egg-info ytp/*.so
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Line and branch coverage of the Python packages (pytest-cov) and of the C core (its unit tests, gcovr).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p htmlcov
+.venv/bin/python -m pytest -m "not slow" --cov --cov-report=term --cov-report=html:htmlcov/python "$@"
+cmake --workflow --preset coverage
+gcovr --root . --filter 'csrc/src/' --print-summary --txt --html-nested htmlcov/c.html build/coverage
