@@ -64,7 +64,7 @@ if not switch("YTP_NO_EXT"):
         )
         directives = {"language_level": 3, "freethreading_compatible": True, "embedsignature": True}
         options["ext_modules"] = cythonize(
-            [extension], compiler_directives=directives, build_dir="build/cython", include_path=["bindings/cython"]
+            [extension], compiler_directives=directives, build_dir="build/cython"
         )
 
 setup(**options)

@@ -8,6 +8,8 @@ made of has changed. A run with nothing to do takes a tenth of a second. Standar
 what runs before anything is installed.
 """
 
+from __future__ import annotations
+
 import argparse
 import fcntl
 import hashlib
@@ -17,118 +19,115 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+MADE_OF = ("csrc/include", "csrc/src", "csrc/sources.txt", "bindings", "setup.py", "pyproject.toml")
 SWITCHES = ("CC", "CFLAGS", "LDFLAGS", "YTP_COVERAGE", "YTP_DEBUG", "YTP_SANITIZE")
 
 
-def missing_prerequisites():
+def missing_prerequisites() -> Iterator[str]:
     """What this machine lacks, in words that say how to get it."""
-    if sys.version_info < (3, 11):
-        found = ".".join(map(str, sys.version_info[:3]))
-        yield "Python 3.11 or newer (found %s; choose another with `make PYTHON=python3.13`)" % found
+    if sys.version_info < (3, 11):  # noqa: UP036 (this very script tells the owner of an older Python)
+        yield f"Python 3.11 or newer (found {sys.version.split()[0]}; try `make PYTHON=python3.13`)"
     if importlib.util.find_spec("ensurepip") is None and not find_uv():
         yield "the venv module (Debian: apt install python3-venv)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         yield "Python.h (Debian: apt install python3-dev)"
     compiler = os.environ.get("CC", "cc").split()[0]
     if shutil.which(compiler) is None:
-        yield "a C compiler, %s (Debian: apt install gcc libc6-dev)" % compiler
+        yield f"a C compiler, {compiler} (Debian: apt install gcc libc6-dev)"
 
 
-def run(*command, check=True, **env):
+def run(*command: str | Path, check: bool = True) -> bool:
     """Run a command in the project's root, quiet unless it fails."""
-    words = list(map(str, command))
-    done = subprocess.run(
-        words, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode and check:
-        sys.exit("%s\nfailed (exit %d): %s" % (done.stdout, done.returncode, " ".join(words)))
+        sys.exit(f"{done.stdout}{done.stderr}\nfailed (exit {done.returncode}): {' '.join(words)}")
     return done.returncode == 0
 
 
-def find_uv():
-    """The uv of this machine or of the environment, if it works; None otherwise."""
+def find_uv() -> Path | None:
+    """The uv of this machine or of the environment, if it works."""
     for candidate in (shutil.which("uv"), VENV / "bin" / "uv"):
         if candidate and Path(candidate).exists() and run(candidate, "--version", check=False):
-            return candidate
+            return Path(candidate)
     return None
 
 
-def pip_install(*arguments, **env):
+def install(*arguments: str | Path) -> None:
     """Install with uv where it can be had, with pip otherwise."""
     pip = (PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
     if not find_uv():
         run(*pip, "--require-hashes", "-r", "requirements/uv.lock", check=False)
     uv = find_uv()
-    if uv and run(uv, "pip", "install", "--quiet", "--python", PYTHON, *arguments, check=False, **env):
+    if uv and run(uv, "pip", "install", "--quiet", "--python", PYTHON, *arguments, check=False):
         return
-    run(*pip, *arguments, **env)
+    run(*pip, *arguments)
 
 
-def digest(*parts):
-    """One key for files, directories and strings, in the order given."""
-    sha = hashlib.sha256(sys.version.encode())
-    for part in parts:
-        if isinstance(part, Path):
-            files = sorted(p for p in part.rglob("*") if p.is_file()) if part.is_dir() else [part]
-            for file in files:
-                if "__pycache__" not in file.parts:
-                    sha.update(b"%s\0%s\0" % (str(file.relative_to(ROOT)).encode(), file.read_bytes()))
-        else:
-            sha.update(str(part).encode() + b"\0")
+def create() -> None:
+    """Start with an empty environment."""
+    shutil.rmtree(VENV, ignore_errors=True)
+    uv = find_uv()
+    if importlib.util.find_spec("ensurepip"):
+        run(sys.executable, "-m", "venv", VENV)
+    elif uv:
+        run(uv, "venv", "--quiet", "--python", sys.executable, VENV)
+
+
+def build() -> None:
+    """Compile both extension modules and install the project in place."""
+    for old in (ROOT / "ytp").glob("_c*.so"):
+        old.unlink()
+    os.environ["YTP_CFFI"] = "1"
+    install("--no-build-isolation", "--no-deps", "--editable", ROOT)
+
+
+def key_of(*paths: str, switches: tuple[str, ...] = ()) -> str:
+    """One key for this Python, the contents of files and folders, and the values of environment variables."""
+    sha = hashlib.sha256(f"{sys.executable} {sys.version} {ROOT}".encode())
+    sha.update(repr([os.environ.get(name) for name in switches]).encode())
+    for path in paths:
+        top = ROOT / path
+        for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                sha.update(b"%s\0%s\0" % (bytes(file.relative_to(ROOT)), file.read_bytes()))
     return sha.hexdigest()
 
 
-def step(name, key, action):
-    """Do `action` unless the stamp says that it was done for this key."""
-    stamp = VENV / (".done-" + name)
+def once(name: str, key: str, action: Callable[[], None]) -> None:
+    """Do `action` unless the environment's stamp says that it was done for this key."""
+    stamp = VENV / f".done-{name}"
     if stamp.exists() and stamp.read_text() == key:
         return
-    print("environment: %s" % name, flush=True)
+    print(f"environment: {name}", flush=True)
     action()
     stamp.write_text(key)
 
 
-def create():
-    shutil.rmtree(VENV, ignore_errors=True)
-    if importlib.util.find_spec("ensurepip"):
-        run(sys.executable, "-m", "venv", VENV)
-    else:
-        run(find_uv(), "venv", "--quiet", "--python", sys.executable, VENV)
-
-
-def build():
-    """Compile both extension modules and install the project in place."""
-    for old in (ROOT / "ytp").glob("_c*.so"):
-        old.unlink()
-    pip_install("--no-build-isolation", "--no-deps", "--editable", ROOT, YTP_CFFI="1")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Set up .venv; see the top of this file.")
     parser.add_argument("groups", nargs="*", metavar="group")
-    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--build", action="store_true", help="compile and install the project in place")
     options = parser.parse_args()
 
     missing = list(missing_prerequisites())
     if missing:
-        sys.exit("This machine lacks:\n" + "\n".join("  - " + item for item in missing))
+        sys.exit("This machine lacks:\n" + "\n".join(f"  - {item}" for item in missing))
     with open(ROOT / ".lock-env", "w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        if not PYTHON.exists() or not (VENV / ".done-python").exists():
-            create()
-        step("python", digest(sys.executable), create)
+        once("python", key_of(), create)
         for group in options.groups:
-            lock = ROOT / "requirements" / (group + ".lock")
-            step(group, digest(lock), lambda lock=lock: pip_install("--require-hashes", "-r", lock))
+            lock = f"requirements/{group}.lock"
+            once(group, key_of(lock), partial(install, "--require-hashes", "-r", lock))
         if options.build:
-            made_of = [ROOT / "csrc" / "include", ROOT / "csrc" / "src", ROOT / "csrc" / "sources.txt"]
-            made_of += [ROOT / "bindings", ROOT / "setup.py", ROOT / "pyproject.toml"]
-            step("build", digest(*made_of, *(os.environ.get(name, "") for name in SWITCHES)), build)
+            once("build", key_of(*MADE_OF, switches=SWITCHES), build)
 
 
 if __name__ == "__main__":

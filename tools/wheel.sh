@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Builds wheelhouse/*.whl for this Python and any Linux with glibc 2.17 or newer (zig's C compiler knows the
+# old symbol versions), lets auditwheel judge it, and runs tests/smoke in an empty environment without a compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$PWD/.venv/bin/python
+machine=$(uname -m)
+
+rm -rf build/wheel dist wheelhouse
+CC="$python -m ziglang cc -target $machine-linux-gnu.2.17" \
+    "$python" -m build --wheel --no-isolation --outdir dist --config-setting=--build-option=--quiet
+"$python" -m auditwheel repair --plat "manylinux_2_17_$machine" --wheel-dir wheelhouse dist/*.whl
+"$python" -m auditwheel show wheelhouse/*.whl
+
+"$python" -m venv build/wheel
+build/wheel/bin/pip --disable-pip-version-check install --quiet wheelhouse/*.whl
+smoke=$PWD/tests/smoke/test_smoke.py
+cd build/wheel
+env -i PATH="$PWD/bin" CC=/nonexistent HOME="$PWD" "$PWD/bin/python" -P "$smoke"
+ls -l ../../wheelhouse
