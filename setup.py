@@ -39,7 +39,7 @@ if switch("YTP_SANITIZE"):
 include_dirs = ["csrc/include", "csrc/src"]
 c_sources = (ROOT / "csrc" / "sources.txt").read_text().split()
 headers = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "csrc").rglob("*.h"))]
-macros = [("YTP_STATIC", "1")]
+macros = [("YTP_STATIC", "1"), ("_GNU_SOURCE", "1")]
 
 # The C core is compiled once and linked into each back end.
 core = {"sources": c_sources, "include_dirs": include_dirs, "macros": macros, "cflags": cflags}

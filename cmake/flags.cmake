@@ -1,5 +1,6 @@
 # ytp_flags: warnings, sanitizers and coverage for what this repository compiles; never installed.
 add_library(ytp_flags INTERFACE)
+target_compile_definitions(ytp_flags INTERFACE _GNU_SOURCE)
 
 target_compile_options(ytp_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wvla
