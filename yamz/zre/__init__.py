@@ -1,0 +1,1 @@
+"""ZRE: the discovery protocol."""

@@ -1,0 +1,377 @@
+"""The life of peers as a state machine: no sockets, no clock, no randomness.
+
+Feed it what was found and received, with the time; take the effects in order and carry them out.
+
+    >>> a = Protocol(bytes(15) + b"A", "a", "tcp://127.0.0.1:1")
+    >>> b = Protocol(bytes(15) + b"B", "b", "tcp://127.0.0.1:2")
+    >>> a.found(b.uuid, b.endpoint, now=0.0)
+    >>> connect, hello = a.take()
+    >>> b.received([a.identity, *hello.frames], now=0.0)
+    >>> [type(effect).__name__ for effect in b.take()]
+    ['Connect', 'Send', 'Enter']
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ..errors import CodecError, PeerUnknown
+from . import codec, events
+from .events import Event, ExitReason
+
+__all__ = ["Connect", "Disconnect", "Effect", "Limits", "PeerInfo", "Protocol", "Send", "Timing"]
+
+log = logging.getLogger("yamz.zre")
+
+IDENTITY_MARK = b"\x01"
+IDENTITY_SIZE = 17
+SEQUENCE_MASK = 0xFFFF
+STATUS_MASK = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection to a peer."""
+
+    uuid: bytes
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send frames on the connection to a peer."""
+
+    uuid: bytes
+    frames: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the connection to a peer."""
+
+    uuid: bytes
+
+
+Effect = Connect | Send | Disconnect | Event
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds without a message after which a peer is asked, reported silent, and given up."""
+
+    evasive: float = 5.0
+    expired: float = 30.0
+    check: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many strangers a node deals with."""
+
+    peers: int = 4096
+    unanswered: int = 256  # found, greeted, and not heard of yet; the oldest makes room
+    groups: int = 1024  # of one peer; it may join more, we do not take note
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """A peer as it introduced itself."""
+
+    uuid: str
+    name: str
+    endpoint: str
+    headers: Mapping[str, str]
+    groups: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Peer:
+    uuid: bytes
+    text: str
+    endpoint: str  # where we are connected
+    heard: float
+    name: str = ""
+    said: str = ""  # the endpoint of its last HELLO
+    headers: Mapping[str, str] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    ready: bool = False  # its HELLO has arrived
+    awaiting: bool = False  # we sent a HELLO that its next HELLO answers
+    stale: bool = False  # our headers changed after our last HELLO
+    greeted: float = 0.0
+    sent: int = 0
+    got: int = 0
+
+
+class Protocol:
+    """One node's view of the network.
+
+    HELLO messages come in pairs, one each way. A HELLO that arrives while ours is unanswered is
+    the answer and gets none; any other gets ours. This is what lets a node introduce itself anew
+    (with other headers) without two nodes greeting each other for ever.
+    """
+
+    def __init__(
+        self,
+        uuid: bytes,
+        name: str,
+        endpoint: str,
+        headers: Mapping[str, str] | None = None,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.uuid = uuid
+        self.identity = IDENTITY_MARK + uuid
+        self.name = name
+        self.endpoint = endpoint
+        self.headers: Mapping[str, str] = dict(headers or {})
+        self.groups: set[str] = set()
+        self._status = 0
+        self._timing = timing or Timing()
+        self._limits = limits or Limits()
+        self._peers: dict[bytes, _Peer] = {}
+        self._by_endpoint: dict[str, _Peer] = {}
+        self._unanswered: dict[bytes, None] = {}  # in order of age
+        self._effects: list[Effect] = []
+        self._full = False
+
+    # What happens to the node
+
+    def found(self, uuid: bytes, endpoint: str, now: float) -> None:
+        """Discovery saw a node."""
+        if uuid != self.uuid and uuid not in self._peers:
+            peer = self._create(uuid, endpoint, now)
+            if peer:
+                self._greet(peer, now)
+
+    def lost(self, uuid: bytes) -> None:
+        """Discovery saw a node leave."""
+        peer = self._peers.get(uuid)
+        if peer:
+            self._drop(peer, ExitReason.GOODBYE)
+
+    def blocked(self, uuid: bytes) -> None:
+        """A message to the peer could not be sent."""
+        peer = self._peers.get(uuid)
+        if peer:
+            self._drop(peer, ExitReason.BLOCKED)
+
+    def received(self, frames: Sequence[bytes], now: float) -> None:
+        """A message arrived; the first frame is the sender's routing id."""
+        identity = frames[0]
+        if len(identity) != IDENTITY_SIZE or identity[:1] != IDENTITY_MARK or identity == self.identity:
+            return
+        uuid = identity[1:]
+        peer = self._peers.get(uuid)
+        try:
+            sequence, message = codec.decode(frames[1:])
+        except CodecError as error:
+            log.debug("message of %s discarded: %s", uuid.hex(), error)
+            return
+        if type(message) is codec.Hello:
+            self._on_hello(uuid, peer, sequence, message, now)
+        elif peer and peer.ready:
+            expected = (peer.got + 1) & SEQUENCE_MASK
+            # One implementation goes from 65534 straight to 0.
+            if sequence != expected and not (expected == SEQUENCE_MASK and sequence == 0):
+                log.info("peer %s: message %d came instead of %d, dropped", peer.name, sequence, expected)
+                self._drop(peer, ExitReason.SEQUENCE)
+                return
+            peer.got = sequence
+            peer.heard = now
+            self._on_message(peer, message)
+
+    def tick(self, now: float) -> None:
+        """Time passed; call every ``timing.check`` seconds."""
+        timing = self._timing
+        for peer in list(self._peers.values()):
+            quiet = now - peer.heard
+            if quiet >= timing.expired:
+                self._drop(peer, ExitReason.EXPIRED)
+                continue
+            if not peer.ready:
+                continue
+            if peer.stale and now - peer.greeted >= timing.evasive:
+                self._greet(peer, now)  # the last greeting was never answered
+            if quiet >= timing.evasive:
+                self._effects.append(events.Evasive(peer.text, peer.name))
+                if quiet >= timing.evasive + 1.0:
+                    self._effects.append(events.Silent(peer.text, peer.name))
+                self._send(peer, codec.Ping())
+
+    # What the node does
+
+    def set_headers(self, headers: Mapping[str, str], now: float) -> None:
+        """Publish other headers: every peer is greeted anew."""
+        self.headers = dict(headers)
+        for peer in self._peers.values():
+            if peer.awaiting:
+                peer.stale = True
+            else:
+                self._greet(peer, now)
+
+    def join(self, group: str) -> None:
+        """Join a group; messages shouted to it will arrive."""
+        if group not in self.groups:
+            message = codec.Join(group, (self._status + 1) & STATUS_MASK)
+            codec.body(message)  # a name that does not fit must not change the state
+            self.groups.add(group)
+            self._status = message.status
+            self._send_all(self._ready(), message)
+
+    def leave(self, group: str) -> None:
+        """Leave a group."""
+        if group in self.groups:
+            self.groups.remove(group)
+            self._status = (self._status + 1) & STATUS_MASK
+            self._send_all(self._ready(), codec.Leave(group, self._status))
+
+    def shout(self, group: str, content: Iterable[bytes]) -> int:
+        """Send to every peer in the group; returns how many there are."""
+        members = [peer for peer in self._ready() if group in peer.groups]
+        self._send_all(members, codec.Shout(group, tuple(content)))
+        return len(members)
+
+    def whisper(self, uuid: bytes, content: Iterable[bytes]) -> None:
+        """Send to one peer."""
+        peer = self._peers.get(uuid)
+        if peer is None or not peer.ready:
+            raise PeerUnknown(f"no peer {uuid.hex().upper()}")
+        self._send(peer, codec.Whisper(tuple(content)))
+
+    def goodbye(self) -> None:
+        """Tell every peer that this node leaves."""
+        self._send_all(self._ready(), codec.Goodbye())
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that has introduced itself."""
+        return [
+            PeerInfo(peer.text, peer.name, peer.endpoint, peer.headers, frozenset(peer.groups))
+            for peer in self._ready()
+        ]
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, in the order in which they must be carried out."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # How
+
+    def _ready(self) -> Iterator[_Peer]:
+        return (peer for peer in self._peers.values() if peer.ready)
+
+    def _create(self, uuid: bytes, endpoint: str, now: float) -> _Peer | None:
+        rival = self._by_endpoint.get(endpoint)
+        if rival:
+            self._drop(rival, ExitReason.DISPLACED)
+        if len(self._unanswered) >= self._limits.unanswered:
+            self._drop(self._peers[next(iter(self._unanswered))], ExitReason.EXPIRED)
+        if len(self._peers) >= self._limits.peers:
+            if not self._full:
+                log.warning("%d peers are the limit; others are ignored", self._limits.peers)
+            self._full = True
+            return None
+        peer = _Peer(uuid, uuid.hex().upper(), endpoint, heard=now)
+        self._peers[uuid] = self._by_endpoint[endpoint] = peer
+        self._unanswered[uuid] = None
+        self._effects.append(Connect(uuid, endpoint))
+        return peer
+
+    def _drop(self, peer: _Peer, reason: ExitReason) -> None:
+        self._full = False
+        del self._peers[peer.uuid]
+        self._unanswered.pop(peer.uuid, None)
+        if self._by_endpoint.get(peer.endpoint) is peer:
+            del self._by_endpoint[peer.endpoint]
+        self._effects.append(Disconnect(peer.uuid))
+        if peer.ready:
+            self._effects.append(events.Exit(peer.text, peer.name, reason))
+
+    def _greet(self, peer: _Peer, now: float, *, answer: bool = False) -> None:
+        hello = codec.Hello(self.endpoint, self.name, tuple(sorted(self.groups)), self._status, self.headers)
+        peer.sent = 0
+        peer.awaiting = not answer
+        peer.stale = False
+        peer.greeted = now
+        self._send(peer, hello)
+
+    def _on_hello(
+        self, uuid: bytes, peer: _Peer | None, sequence: int, hello: codec.Hello, now: float
+    ) -> None:
+        if sequence != 1:
+            log.info("HELLO of %s with number %d, ignored", uuid.hex(), sequence)
+            return
+        if peer is None:
+            peer = self._create(uuid, hello.endpoint, now)
+            if peer is None:
+                return
+        elif peer.ready and hello.endpoint != peer.said:
+            self._move(peer, hello.endpoint)
+        answered = peer.awaiting
+        peer.awaiting = False
+        if not answered:
+            self._greet(peer, now, answer=True)
+        elif peer.stale:
+            self._greet(peer, now)
+        self._introduce(peer, hello, answered)
+        peer.heard = now
+        peer.got = sequence
+
+    def _move(self, peer: _Peer, endpoint: str) -> None:
+        """A known peer says that it is somewhere else now."""
+        rival = self._by_endpoint.get(endpoint)
+        if rival and rival is not peer:
+            self._drop(rival, ExitReason.DISPLACED)
+        if self._by_endpoint.get(peer.endpoint) is peer:
+            del self._by_endpoint[peer.endpoint]
+        peer.endpoint = endpoint
+        peer.awaiting = False
+        self._by_endpoint[endpoint] = peer
+        self._effects += (Disconnect(peer.uuid), Connect(peer.uuid, endpoint))
+
+    def _introduce(self, peer: _Peer, hello: codec.Hello, answered: bool) -> None:
+        groups = set(hello.groups[: self._limits.groups])
+        if peer.ready:
+            before = (peer.said, peer.name, peer.headers, peer.groups)
+            if answered and before == (hello.endpoint, hello.name, hello.headers, groups):
+                return
+            self._effects.append(events.Exit(peer.text, peer.name, ExitReason.RENEWED))
+        self._unanswered.pop(peer.uuid, None)
+        peer.ready = True
+        peer.name = hello.name
+        peer.said = hello.endpoint
+        peer.headers = MappingProxyType(dict(hello.headers))
+        peer.groups = groups
+        self._effects.append(events.Enter(peer.text, peer.name, peer.endpoint, peer.headers))
+        self._effects += (events.Join(peer.text, peer.name, group) for group in sorted(groups))
+
+    def _on_message(self, peer: _Peer, message: codec.Message) -> None:
+        match message:
+            case codec.Whisper(content):
+                self._effects.append(events.Whisper(peer.text, peer.name, content))
+            case codec.Shout(group, content):
+                self._effects.append(events.Shout(peer.text, peer.name, group, content))
+            case codec.Ping():
+                self._send(peer, codec.PingOk())
+            case codec.Join(group):
+                if group not in peer.groups and len(peer.groups) < self._limits.groups:
+                    peer.groups.add(group)
+                    self._effects.append(events.Join(peer.text, peer.name, group))
+            case codec.Leave(group):
+                if group in peer.groups:
+                    peer.groups.remove(group)
+                    self._effects.append(events.Leave(peer.text, peer.name, group))
+            case codec.Goodbye():
+                self._drop(peer, ExitReason.GOODBYE)
+
+    def _send(self, peer: _Peer, message: codec.Message) -> None:
+        self._send_all((peer,), message)
+
+    def _send_all(self, peers: Iterable[_Peer], message: codec.Message) -> None:
+        command, fields = codec.body(message)
+        content = message.content if isinstance(message, codec.Whisper | codec.Shout) else ()
+        for peer in peers:
+            peer.sent = (peer.sent + 1) & SEQUENCE_MASK
+            self._effects.append(Send(peer.uuid, [codec.head(command, peer.sent) + fields, *content]))
