@@ -3,13 +3,13 @@
 
 PYTHON ?= python3
 RUN    := .venv/bin/python
-ENV    := $(PYTHON) tools/env.py
+ENV    := PATH="$(PATH)" $(PYTHON) tools/env.py
 C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'examples/*.c')
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow lint format sanitize fuzz coverage wheel docs lock clean
+.PHONY: help env demo test test-slow lint format sanitize fuzz soak-kill flips coverage wheel docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ sanitize: ## C tests under the address, undefined-behaviour and thread sanitizer
 fuzz: ## Feed damaged files to the C core (RUNS=100000000 executions per target)
 	@$(ENV) dev
 	tools/fuzz.sh $(or $(RUNS),100000000)
+
+soak-kill: ## Kill writers at random instants (KILLS=10000) and look for anything lost
+	@$(ENV) dev --build
+	@mkdir -p build/results
+	YTP_KILLS=$(or $(KILLS),10000) YTP_KILL_RESULTS=$(CURDIR)/build/results/kill.json $(RUN) -m pytest tests/crash/test_kill.py --timeout 0
+
+flips: ## Flip random bits of good files (FLIPS=100000) and read them
+	@$(ENV) dev --build
+	YTP_FLIPS=$(or $(FLIPS),100000) $(RUN) -m pytest tests/crash/test_flips.py --timeout 0
 
 coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
 	@$(ENV) dev spark --build

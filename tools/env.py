@@ -26,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+#: The interpreter below, should this script itself run inside an environment.
+BASE = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 MADE_OF = ("csrc/include", "csrc/src", "csrc/sources.txt", "bindings", "setup.py", "pyproject.toml")
 SWITCHES = ("CC", "CFLAGS", "LDFLAGS", "YTP_COVERAGE", "YTP_DEBUG", "YTP_SANITIZE")
 
@@ -76,22 +78,24 @@ def create() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     uv = find_uv()
     if importlib.util.find_spec("ensurepip"):
-        run(sys.executable, "-m", "venv", VENV)
+        run(BASE, "-m", "venv", VENV)
     elif uv:
-        run(uv, "venv", "--quiet", "--python", sys.executable, VENV)
+        run(uv, "venv", "--quiet", "--python", BASE, VENV)
 
 
 def build() -> None:
-    """Compile both extension modules and install the project in place."""
+    """Compile both extension modules from scratch and install the project in place."""
     for old in (ROOT / "ytp").glob("_c*.so"):
         old.unlink()
+    for objects in (ROOT / "build").glob("temp.*"):
+        shutil.rmtree(objects)
     os.environ["YTP_CFFI"] = "1"
     install("--no-build-isolation", "--no-deps", "--editable", ROOT)
 
 
 def key_of(*paths: str, switches: tuple[str, ...] = ()) -> str:
     """One key for this Python, the contents of files and folders, and the values of environment variables."""
-    sha = hashlib.sha256(f"{sys.executable} {sys.version} {ROOT}".encode())
+    sha = hashlib.sha256(f"{BASE} {sys.version} {ROOT}".encode())
     sha.update(repr([os.environ.get(name) for name in switches]).encode())
     for path in paths:
         top = ROOT / path

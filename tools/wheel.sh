@@ -7,8 +7,10 @@ python=$PWD/.venv/bin/python
 machine=$(uname -m)
 
 rm -rf build/wheel dist wheelhouse
-CC="$python -m ziglang cc -target $machine-linux-gnu.2.17" \
-    "$python" -m build --wheel --no-isolation --outdir dist --config-setting=--build-option=--quiet
+mkdir -p build
+# Without --wheel: the source distribution first, then the wheel from that, so both are proved.
+CC="$python -m ziglang cc -target $machine-linux-gnu.2.17" "$python" -m build --no-isolation --outdir dist >build/wheel.log 2>&1 ||
+    { tail -n 40 build/wheel.log; exit 1; }
 "$python" -m auditwheel repair --plat "manylinux_2_17_$machine" --wheel-dir wheelhouse dist/*.whl
 "$python" -m auditwheel show wheelhouse/*.whl
 
