@@ -32,11 +32,21 @@ class Carrier(Protocol):
     def send(self, data: bytes | str) -> bool:
         """Queue a message for writing, in order. False when it was dropped or the connection is over."""
 
+    @property
+    def clean(self) -> bool:
+        """Whether a connection that is over ended in order, with a goodbye and not with an error."""
+
     async def drain(self) -> None:
         """Wait until little enough is queued to go on sending, or the connection is over."""
 
+    async def flush(self) -> None:
+        """Wait until next to nothing is queued, or the connection is over."""
+
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Write what is queued, say goodbye, close. Bounded in time, and safe to call again."""
+
+    def abort(self) -> None:
+        """Drop the connection at once, with everything that is queued."""
 
 
 def message_size(data: bytes | str) -> int:

@@ -20,10 +20,13 @@ class MemoryCarrier:
         )
         self._room = asyncio.Event()
         self._room.set()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._high = max(1, limits.max_queue_bytes // 4)
         self._other: MemoryCarrier = self
         self.remote = remote
         self.closed = False
+        self.clean = True
         #: how the connection was closed by this end
         self.close_code: int | None = None
 
@@ -38,6 +41,8 @@ class MemoryCarrier:
             return None
         if self._inbox.bytes <= self._high:
             self._room.set()
+        if not self._inbox:
+            self._empty.set()
         return message
 
     def send(self, data: bytes | str) -> bool:
@@ -47,14 +52,18 @@ class MemoryCarrier:
         try:
             queued = inbox.put_nowait(data)
         except QueueOverflow:
-            self._shut()
+            self.abort()
             return False
+        self._other._empty.clear()
         if inbox.bytes > self._high:
             self._other._room.clear()
         return queued
 
     async def drain(self) -> None:
         await self._other._room.wait()
+
+    async def flush(self) -> None:
+        await self._other._empty.wait()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         if self.close_code is None and not self.closed:
@@ -63,8 +72,9 @@ class MemoryCarrier:
 
     def abort(self) -> None:
         """Drop the connection, with what is under way."""
-        self._inbox.clear()
-        self._other._inbox.clear()
+        for end in (self, self._other):
+            end._inbox.clear()
+            end.clean = False
         self._shut()
 
     def _shut(self) -> None:
@@ -72,6 +82,7 @@ class MemoryCarrier:
             end.closed = True
             end._inbox.close()
             end._room.set()
+            end._empty.set()
 
 
 def memory_pair(

@@ -82,6 +82,7 @@ class TcpCarrier(asyncio.Protocol):
         self._closing = False
         self._lost: asyncio.Event = asyncio.Event()
         self.remote = "tcp"
+        self.clean = True
 
     # --- Carrier
 
@@ -123,6 +124,9 @@ class TcpCarrier(asyncio.Protocol):
     async def drain(self) -> None:
         await self._drained.wait()
 
+    async def flush(self) -> None:
+        await self._drained.wait()
+
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Flush, then close the connection. TCP has no place for ``code`` and ``reason``."""
         transport = self._transport
@@ -143,6 +147,7 @@ class TcpCarrier(asyncio.Protocol):
     def abort(self) -> None:
         """Drop the connection at once, without flushing."""
         self._closing = True
+        self.clean = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -197,6 +202,7 @@ class TcpCarrier(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._keepalive is not None:
             self._keepalive.stop()
+        self.clean = self.clean and exc is None
         self._outbox.clear()
         self._lost.set()
         self._drained.set()

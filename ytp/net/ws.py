@@ -57,6 +57,7 @@ class WsCarrier:
         self._flushed.set()
         self._writable: asyncio.Future[None] | None = None
         self._over = False
+        self._aborted = False
         self._close_called = False
         self._finished = asyncio.Event()
         idle = self._limits.idle_timeout
@@ -112,8 +113,15 @@ class WsCarrier:
             self._writable.set_result(None)
         return queued
 
+    @property
+    def clean(self) -> bool:
+        return not self._aborted and self._ws.close_code in (1000, 1001, 1005)
+
     async def drain(self) -> None:
         await self._drained.wait()
+
+    async def flush(self) -> None:
+        await self._flushed.wait()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         if self._close_called:
@@ -131,6 +139,7 @@ class WsCarrier:
 
     def abort(self) -> None:
         """Drop the connection at once, without flushing."""
+        self._aborted = True
         self._stop_writing()
         _abort_transport(self._ws)
 

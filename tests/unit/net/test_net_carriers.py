@@ -23,7 +23,6 @@ from ytp.net.tcp import FramingError, TcpCarrier, open_tcp
 from ytp.net.tls import client_context, server_context
 from ytp.net.ws import WsCarrier, accept_ws, open_ws
 
-
 pytestmark = pytest.mark.timeout(30)
 
 
