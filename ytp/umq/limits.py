@@ -1,0 +1,38 @@
+"""What one UMQ connection may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ytp.net.limits import MIB, Limits
+from ytp.umq.codec import MAX_ATTACHMENTS
+
+__all__ = ["UmqLimits"]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class UmqLimits(Limits):
+    """The limits of every carrier, and those of UMQ. Sizes in bytes, times in seconds.
+
+    >>> UmqLimits(max_requests=10).max_requests
+    10
+    """
+
+    #: attachments of one message
+    max_attachments: int = MAX_ATTACHMENTS
+    #: attachments announced by the other side and not yet received
+    max_pending_attachments: int = 16_384
+    #: bytes of attachments received and not yet read by the application
+    max_attachment_bytes: int = 256 * MIB
+    #: frames held while the application decides about a hello, and their bytes
+    max_held: int = 64
+    max_held_bytes: int = 64 * MIB
+    #: variables that the other side may set, and the bytes of their names and values
+    max_variables: int = 4096
+    max_variable_bytes: int = 16 * MIB
+    #: requests of the other side served at the same time; more of them wait
+    max_requests: int = 1024
+    #: bytes of requests that wait; above it nothing is read from the other side
+    max_waiting_bytes: int = 4 * MIB
+    #: bytes waiting to be written above which no further request of the other side is started
+    high_water: int = 1 * MIB
