@@ -55,11 +55,15 @@ fuzz: ## Feed damaged files to the C core (RUNS=100000000 executions per target)
 soak-kill: ## Kill writers at random instants (KILLS=10000) and look for anything lost
 	@$(ENV) dev --build
 	@mkdir -p build/results
-	YTP_KILLS=$(or $(KILLS),10000) YTP_KILL_RESULTS=$(CURDIR)/build/results/kill.json $(RUN) -m pytest tests/crash/test_kill.py --timeout 0
+	YTP_KILLS=$(or $(KILLS),10000) YTP_KILL_RESULTS=build/results/kill.json $(RUN) -m pytest tests/crash/test_kill.py
+	@cat build/results/kill.json
 
-flips: ## Flip random bits of good files (FLIPS=100000) and read them
+flips: ## Flip random bits of good files (FLIPS=10000) and read them, here and with the published package
 	@$(ENV) dev --build
-	YTP_FLIPS=$(or $(FLIPS),100000) $(RUN) -m pytest tests/crash/test_flips.py --timeout 0
+	@mkdir -p build/results
+	for target in ytp yamal8 yamal8-package; do \
+	    $(RUN) -m tests.crash.flips --target $$target --flips $(or $(FLIPS),10000) --results build/results/flips-$$target.json || exit 1; \
+	done
 
 coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
 	@$(ENV) dev spark --build

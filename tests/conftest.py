@@ -58,7 +58,8 @@ def _must_not_skip(report: pytest.TestReport | pytest.CollectReport) -> str | No
     reason = str(report.longrepr[2]).removeprefix("Skipped: ")
     if reason.startswith("needs ") and reason.removeprefix("needs ").startswith(OPTIONAL):
         return None
-    return reason if reason.startswith(("needs ", "could not import ")) else None
+    absent = reason.startswith(("needs ", "could not import ")) or "not installed" in reason
+    return reason if absent else None
 
 
 def _fail_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
