@@ -22,12 +22,23 @@ from ..errors import CodecError, PeerUnknown
 from . import codec, events
 from .events import Event, ExitReason
 
-__all__ = ["Connect", "Disconnect", "Effect", "Limits", "PeerInfo", "Protocol", "Send", "Timing"]
+__all__ = [
+    "Adopt",
+    "Connect",
+    "Disconnect",
+    "Effect",
+    "Limits",
+    "PeerInfo",
+    "Protocol",
+    "Send",
+    "Timing",
+]
 
 log = logging.getLogger("yamz.zre")
 
 IDENTITY_MARK = b"\x01"
-IDENTITY_SIZE = 17
+UUID_SIZE = 16
+IDENTITY_SIZE = len(IDENTITY_MARK) + UUID_SIZE
 SEQUENCE_MASK = 0xFFFF
 STATUS_MASK = 0xFF
 
@@ -49,13 +60,21 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """The connection that was opened as ``old`` belongs to the peer ``uuid``."""
+
+    old: bytes
+    uuid: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Disconnect:
     """Close the connection to a peer."""
 
     uuid: bytes
 
 
-Effect = Connect | Send | Disconnect | Event
+Effect = Connect | Send | Adopt | Disconnect | Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +162,13 @@ class Protocol:
         """Discovery saw a node."""
         if uuid != self.uuid and uuid not in self._peers:
             peer = self._create(uuid, endpoint, now)
+            if peer:
+                self._greet(peer, now)
+
+    def found_at(self, endpoint: str, now: float) -> None:
+        """An endpoint was given; who listens there will be known by its HELLO."""
+        if endpoint != self.endpoint and endpoint not in self._by_endpoint:
+            peer = self._create(endpoint.encode(), endpoint, now)
             if peer:
                 self._greet(peer, now)
 
@@ -304,7 +330,7 @@ class Protocol:
             log.info("HELLO of %s with number %d, ignored", uuid.hex(), sequence)
             return
         if peer is None:
-            peer = self._create(uuid, hello.endpoint, now)
+            peer = self._adopt(uuid, hello.endpoint) or self._create(uuid, hello.endpoint, now)
             if peer is None:
                 return
         elif peer.ready and hello.endpoint != peer.said:
@@ -318,6 +344,18 @@ class Protocol:
         self._introduce(peer, hello, answered)
         peer.heard = now
         peer.got = sequence
+
+    def _adopt(self, uuid: bytes, endpoint: str) -> _Peer | None:
+        """The nameless peer that was greeted at the endpoint, now with its name."""
+        peer = self._by_endpoint.get(endpoint)
+        if peer is None or len(peer.uuid) == UUID_SIZE:
+            return None
+        self._effects.append(Adopt(peer.uuid, uuid))
+        del self._peers[peer.uuid], self._unanswered[peer.uuid]
+        peer.uuid, peer.text = uuid, uuid.hex().upper()
+        self._peers[uuid] = peer
+        self._unanswered[uuid] = None
+        return peer
 
     def _move(self, peer: _Peer, endpoint: str) -> None:
         """A known peer says that it is somewhere else now."""

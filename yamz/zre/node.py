@@ -1,0 +1,238 @@
+"""A ZRE node on its own: peers, groups, messages."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, Literal, TypeVar
+
+import zmq
+
+from ..errors import ConfigError, NotOnline, PeerUnknown, Terminated
+from ..loop import Loop
+from .discovery import Discovery, ZreBeacon
+from .engine import Engine
+from .events import Event
+from .protocol import Limits, PeerInfo, Timing
+
+__all__ = ["Node", "Overflow"]
+
+log = logging.getLogger("yamz.zre.node")
+
+R = TypeVar("R")
+
+Overflow = Literal["drop_oldest", "block"]
+
+
+class _Inbox:
+    """Events between the node's thread and its user; bounded."""
+
+    def __init__(self, size: int) -> None:
+        self._events: deque[Event] = deque()
+        self._size = size
+        self._changed = threading.Condition()
+        self._closed = False
+        self.dropped = 0
+
+    def put(self, events: list[Event]) -> None:
+        if not events:
+            return
+        with self._changed:
+            for event in events:
+                if len(self._events) >= self._size:
+                    if not self.dropped:
+                        log.warning("nobody takes the events; the oldest are dropped")
+                    self._events.popleft()
+                    self.dropped += 1
+                self._events.append(event)
+            self._changed.notify_all()
+
+    def full(self) -> bool:
+        return len(self._events) >= self._size
+
+    def get(self, timeout: float | None) -> Event | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._events or self._closed, timeout)
+            if self._events:
+                return self._events.popleft()
+            if self._closed:
+                raise Terminated("the node is stopped")
+            return None
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _NodeLoop(Loop):
+    def __init__(self, name: str, make_engine: Callable[[], Engine], inbox: _Inbox, block: bool) -> None:
+        super().__init__(name)
+        self._make_engine = make_engine
+        self._inbox = inbox
+        self._block = block
+        self.engine: Engine | None = None
+
+    def on_start(self, now: float) -> None:
+        self.engine = self._make_engine()
+        self.engine.start(self.poller, now)
+
+    def on_ready(self, ready: dict[Any, int], now: float) -> None:
+        assert self.engine
+        if self._block and self._inbox.full():
+            ready = {}  # read nothing more: the peers' queues fill instead of ours
+        self._inbox.put(self.engine.run(ready, now))
+
+    def deadline(self) -> float:
+        assert self.engine
+        return self.engine.deadline()
+
+    def on_stop(self, now: float) -> None:
+        if self.engine:
+            self.engine.close()
+        self._inbox.close()
+
+    def do(self, action: Callable[[Engine], R]) -> Future[R]:
+        """Have something done in the node's thread."""
+        return self.call(self._do, action)
+
+    def _do(self, action: Callable[[Engine], R]) -> R:
+        assert self.engine
+        result = action(self.engine)
+        self._inbox.put(self.engine.perform())
+        return result
+
+
+class Node:
+    """One node of a ZRE network, with its own thread; usable from every thread.
+
+    ``queue`` events are kept for you; when there are more, ``overflow`` decides: ``"drop_oldest"``
+    (counted in :attr:`dropped`) or ``"block"`` (the node stops reading; peers may give it up).
+
+        with Node("hello", headers={"X-ROLE": "greeter"}) as node:
+            node.join("chat")
+            for event in node.events(timeout=5):
+                if isinstance(event, Enter):
+                    node.whisper(event.uuid, b"welcome")
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        discovery: Discovery | None = None,
+        context: zmq.Context[Any] | None = None,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        queue: int = 10_000,
+        overflow: Overflow = "drop_oldest",
+    ) -> None:
+        if queue < 1 or overflow not in ("drop_oldest", "block"):
+            raise ConfigError("queue: at least 1; overflow: drop_oldest or block")
+        self.name = name
+        self._uuid = os.urandom(16)
+        self._headers = dict(headers or {})
+        self._discovery = discovery or ZreBeacon()
+        self._options: dict[str, Any] = {"context": context, "timing": timing, "limits": limits}
+        self._queue = queue
+        self._block = overflow == "block"
+        self._loop: _NodeLoop | None = None
+        self._inbox = _Inbox(queue)
+
+    def __enter__(self) -> Node:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def uuid(self) -> str:
+        """The node's UUID, 32 upper-case hexadecimal digits."""
+        return self._uuid.hex().upper()
+
+    @property
+    def endpoint(self) -> str:
+        """Where the node listens."""
+        return self._running().do(lambda engine: engine.protocol.endpoint).result()
+
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped because nobody took them."""
+        return self._inbox.dropped
+
+    def start(self) -> Node:
+        """Join the network; does nothing when already there."""
+        if self._loop is None:
+            self._inbox = _Inbox(self._queue)
+            loop = _NodeLoop(f"zre-{self.name}", self._engine, self._inbox, self._block)
+            loop.start()
+            self._loop = loop
+        return self
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Leave the network; does nothing when not there."""
+        loop, self._loop = self._loop, None
+        if loop and not loop.stop(timeout):
+            log.warning("node %s did not end within %.1f s", self.name, timeout)
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Publish other headers; every peer sees the node leave and enter again with them."""
+        self._headers = dict(headers)
+        if self._loop:
+            self._do(lambda engine: engine.protocol.set_headers(headers, time.monotonic()))
+
+    def join(self, group: str) -> None:
+        """Join a group."""
+        self._do(lambda engine: engine.protocol.join(group))
+
+    def leave(self, group: str) -> None:
+        """Leave a group."""
+        self._do(lambda engine: engine.protocol.leave(group))
+
+    def shout(self, group: str, *content: bytes) -> int:
+        """Send a message to everybody in a group; returns how many there are."""
+        return self._do(lambda engine: engine.protocol.shout(group, content))
+
+    def whisper(self, peer: str, *content: bytes) -> None:
+        """Send a message to one peer, named by its UUID."""
+        try:
+            uuid = bytes.fromhex(peer)
+        except ValueError:
+            raise PeerUnknown(f"not a UUID: {peer!r}") from None
+        self._do(lambda engine: engine.protocol.whisper(uuid, content))
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is there now."""
+        return self._do(lambda engine: engine.protocol.peers())
+
+    def recv(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when the time is over. Raises :class:`Terminated` after ``stop``."""
+        event = self._inbox.get(timeout)
+        if self._block and self._loop:
+            self._loop.wake()
+        return event
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """Events until the node stops, or until none came for ``timeout`` seconds."""
+        try:
+            while event := self.recv(timeout):
+                yield event
+        except Terminated:
+            return
+
+    def _engine(self) -> Engine:
+        return Engine(self.name, self._discovery, headers=self._headers, uuid=self._uuid, **self._options)
+
+    def _running(self) -> _NodeLoop:
+        if self._loop is None:
+            raise NotOnline("the node is not started")
+        return self._loop
+
+    def _do(self, action: Callable[[Engine], R]) -> R:
+        return self._running().do(action).result()
