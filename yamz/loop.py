@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -156,7 +157,7 @@ class Loop:
 
     def _turn(self) -> None:
         wait = min(max(self.deadline() - time.monotonic(), 0.0), MAX_WAIT)
-        ready = dict(self.poller.poll(wait * 1000 + 0.5 if wait else 0))
+        ready = dict(self.poller.poll(math.ceil(wait * 1000)))
         if ready.pop(self._wake.fileno(), None):
             self._wake.clear()
         while self._calls:

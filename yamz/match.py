@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from . import uri
-from .errors import PatternError
+from .errors import AddressError, PatternError
 from .tree import Params, PublishedSocket
 from .uri import WILDCARD, Address, Pair
 
@@ -116,7 +116,7 @@ class Selector:
     def __init__(self, address: str | Address, patterns: Iterable[Pair] = ()) -> None:
         parsed = uri.parse(address) if isinstance(address, str) else address
         if parsed.category is not uri.Category.ABSTRACT:
-            raise uri.AddressError(str(parsed), 0, "not an abstract address")
+            raise AddressError(str(parsed), 0, "not an abstract address")
         self.address = str(parsed)
         self.node = parsed.node
         self.path = parsed.path

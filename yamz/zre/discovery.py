@@ -53,9 +53,17 @@ Sighting = Found | Gone
 class Finder(Protocol):
     """Discovery at work for one node, in the node's thread."""
 
-    bind: str  # where the node shall listen
-    context: zmq.Context[Any] | None  # in which context, if it matters
-    says_goodbye: bool  # whether peers learn of our leaving by a message to each
+    @property
+    def bind(self) -> str:
+        """Where the node shall listen."""
+
+    @property
+    def context(self) -> zmq.Context[Any] | None:
+        """In which context, if it matters."""
+
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether peers learn of our leaving by a message to each of them."""
 
     def start(self, uuid: bytes, endpoint: str, now: float) -> None:
         """Begin to announce the node."""

@@ -60,7 +60,8 @@ class Engine:
 
     def start(self, poller: zmq.Poller, now: float) -> None:
         """Announce the node and watch its sockets."""
-        assert self._finder and self._router
+        assert self._finder
+        assert self._router
         self._finder.start(self.uuid, self.protocol.endpoint, now)
         self._check = now + self._timing.check
         self._poller = poller
@@ -70,7 +71,8 @@ class Engine:
 
     def run(self, ready: Mapping[Any, int], now: float) -> list[Event]:
         """Handle what is ready and what is due; returns what happened."""
-        assert self._finder and self._router
+        assert self._finder
+        assert self._router
         if self._router in ready:
             self._receive(now)
         if any(source in ready for source in self._sources[1:]):
@@ -82,6 +84,15 @@ class Engine:
             self._check = now + self._timing.check
             self.protocol.tick(now)
         return self.perform()
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume to read from peers; their queues fill meanwhile."""
+        assert self._poller
+        assert self._router
+        if paused and self._router in self._poller:
+            self._poller.unregister(self._router)
+        elif not paused:
+            self._poller.register(self._router, zmq.POLLIN)
 
     def perform(self) -> list[Event]:
         """Carry out the effects of whatever was asked of the protocol; returns what happened."""
@@ -112,6 +123,7 @@ class Engine:
         if self._router is None:
             return
         if self._poller:
+            self.pause(False)
             for source in self._sources:
                 self._poller.unregister(source)
         assert self._finder

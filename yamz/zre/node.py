@@ -84,9 +84,9 @@ class _NodeLoop(Loop):
 
     def on_ready(self, ready: dict[Any, int], now: float) -> None:
         assert self.engine
-        if self._block and self._inbox.full():
-            ready = {}  # read nothing more: the peers' queues fill instead of ours
         self._inbox.put(self.engine.run(ready, now))
+        if self._block:
+            self.engine.pause(self._inbox.full())
 
     def deadline(self) -> float:
         assert self.engine

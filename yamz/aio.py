@@ -1,0 +1,323 @@
+"""Server and Client for asyncio: the same names, as coroutines, with ``zmq.asyncio`` sockets.
+
+async with yamz.aio.Server("app2") as server, server.client("sink") as client:
+    sock = client.port("in", zmq.PULL, connect="yamz://app1/out")
+    await client.ready()
+    await server.online()
+    await client.wait_linked("in")
+    print(await sock.recv())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from . import hosts, uri
+from . import server as sync
+from .client import FAREWELL_MS, bye_bytes, client_config, request_bytes, selfserver
+from .config import Action, Mode, ParamsLike, Reply
+from .ephemeral import Binder
+from .errors import NotOnline, PortError, RequestRefused, Terminated, ThreadError
+from .match import Target
+from .ports import Addresses, Options, Ports, SocketType
+from .registry import Peer
+from .zre.discovery import Discovery
+
+__all__ = ["Client", "Server"]
+
+MAX_CHANGES = 1000  # kept for an iterator that is slow; the oldest go first
+
+
+class Server:
+    """:class:`yamz.Server` for asyncio; takes the same arguments."""
+
+    def __init__(self, nodeid: str = "", **options: Any) -> None:
+        self._server = sync.Server(nodeid, **options)
+
+    async def __aenter__(self) -> Server:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def nodeid(self) -> str:
+        """The name of the node."""
+        return self._server.nodeid
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients find this server."""
+        return self._server.addresses
+
+    async def start(self) -> Server:
+        """Start to serve clients."""
+        await asyncio.to_thread(self._server.start)
+        return self
+
+    async def online(self, timeout: float | None = None) -> bool:
+        """Join the network; see :meth:`yamz.Server.online`."""
+        if await asyncio.wrap_future(self._server.ask_online()):
+            return True
+        if not timeout:
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                return await asyncio.wrap_future(self._server.when_online())
+        return False
+
+    async def offline(self) -> None:
+        """Leave the network."""
+        await asyncio.wrap_future(self._server.ask_offline())
+
+    async def close(self, timeout: float = 2.0) -> None:
+        """Leave the network, tell every client, end the thread."""
+        await asyncio.to_thread(self._server.close, timeout)
+
+    async def peers(self) -> list[Peer]:
+        """The peers that are there now."""
+        return await asyncio.wrap_future(self._server.ask_peers())
+
+    async def resolve(self, address: str) -> list[Target]:
+        """What an abstract address means now."""
+        return await asyncio.wrap_future(self._server.ask_resolve(address))
+
+    async def wait_for_peers(self, names: Iterable[str], timeout: float | None = None) -> bool:
+        """Wait until nodes of these names are there."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                return await asyncio.wrap_future(self._server.when_peers(names))
+        return False
+
+    def client(self, clientid: str, **options: Any) -> Client:
+        """A client of this server, for the running loop."""
+        return Client(clientid, **self._server.client_options(clientid, options))
+
+
+class Client:
+    """:class:`yamz.Client` for asyncio; takes the same arguments.
+
+    Links are carried out by a task in the background; there is nothing to poll.
+    """
+
+    def __init__(
+        self,
+        clientid: str = "",
+        *,
+        server: str | Iterable[str] | None = None,
+        context: zmq.Context[Any] | None = None,
+        params: ParamsLike = None,
+        patterns: ParamsLike = None,
+        config: Mapping[str, Any] | str | Path | None = None,
+        discovery: Discovery | None = None,
+        host: str | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._config = client_config(clientid, server, params, patterns, config)
+        self._shared: zmq.Context[Any] = context or zmq.Context.instance()
+        self._context = zmq.asyncio.Context.shadow(self._shared)
+        self._discovery = discovery
+        self._mode = Mode.UNINITIALIZED
+        self._private: sync.Server | None = None
+        self._servers: list[zmq.asyncio.Socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Condition()
+        self._listeners: set[deque[Reply]] = set()
+        self._closed = self._terminated = False
+        self._ports: Ports[zmq.asyncio.Socket] = Ports(
+            self._config,
+            self._context,
+            Binder(lambda: host or (discovery.host if discovery else hosts.default_host())),
+        )
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def clientid(self) -> str:
+        """The name of the component."""
+        return self._config.clientid
+
+    @property
+    def mode(self) -> Mode:
+        """How this client gets its links."""
+        return self._mode
+
+    @property
+    def sockets(self) -> Mapping[str, zmq.asyncio.Socket]:
+        """The sockets by name."""
+        self._check()
+        return MappingProxyType(self._ports.sockets())
+
+    def port(
+        self,
+        name: str,
+        socktype: SocketType | None = None,
+        *,
+        bind: Addresses = None,
+        connect: Addresses = None,
+        params: ParamsLike = None,
+        patterns: ParamsLike = None,
+        options: Options = None,
+    ) -> zmq.asyncio.Socket:
+        """Make a named socket; see :meth:`yamz.Client.port`."""
+        self._check()
+        if self._mode is not Mode.UNINITIALIZED:
+            raise PortError(f"port {name!r}: ports are made before ready()")
+        return self._ports.make(name, socktype, bind, connect, params, patterns, options)
+
+    async def ready(self, timeout: float | None = 5.0) -> Mode:
+        """All ports are made: tell the server; see :meth:`yamz.Client.ready`."""
+        self._check()
+        if self._mode is not Mode.UNINITIALIZED:
+            return self._mode
+        for planned in self._ports.planned():
+            self._ports.make(planned.portid, None, None, None, None, None, None)
+        if not self._config.servers and not self._config.clientid:
+            self._ports.connect_directly()
+            self._mode = Mode.DIRECT
+            return self._mode
+        servers = self._config.servers
+        if not servers:
+            private = selfserver(self._config, self._shared, self._discovery)
+            self._private = await asyncio.to_thread(private.start)
+            servers = tuple(self._private.addresses)
+        request = request_bytes(self._ports.request(), self._shared)
+        try:
+            async with asyncio.timeout(timeout):
+                for number, address in enumerate(servers):
+                    await self._greet(number, uri.for_connect(address).address, request)
+        except TimeoutError:
+            raise NotOnline(f"no answer from {list(servers)}") from None
+        for port in self._ports.all():
+            if port.monitor is not None:
+                self._tasks.append(asyncio.create_task(self._watch(port.config.portid)))
+        self._mode = Mode.SELFSERVE if self._private else Mode.EXTSERVER
+        return self._mode
+
+    async def wait_linked(
+        self, port: str | None = None, count: int = 1, timeout: float | None = None
+    ) -> bool:
+        """Wait until the port (or every port) has ``count`` partners; see :meth:`yamz.Client.wait_linked`."""
+        self._check()
+        ports = self._ports.all() if port is None else [self._ports[port]]
+        for each in ports:
+            if each.config.binds and not each.config.conns and each.monitor is None:
+                raise PortError(f"port {each.config.portid!r}: partners of an inproc bind cannot be seen")
+
+        def done() -> bool:
+            return self._terminated or all(each.linked() >= count for each in ports)
+
+        try:
+            async with asyncio.timeout(timeout), self._changed:
+                await self._changed.wait_for(done)
+        except TimeoutError:
+            return False
+        if all(each.linked() >= count for each in ports):
+            return True
+        raise Terminated("the server or the client is closed")
+
+    async def changes(self) -> AsyncIterator[Reply]:
+        """Links as they come and go, from now on; ends with the server's or client's end."""
+        self._check()
+        news: deque[Reply] = deque(maxlen=MAX_CHANGES)
+        self._listeners.add(news)
+        try:
+            while news or not self._terminated:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: news or self._terminated)
+                while news:
+                    yield news.popleft()
+        finally:
+            self._listeners.discard(news)
+
+    def links(self, port: str) -> list[str]:
+        """The addresses to which the port is connected now."""
+        self._check()
+        return sorted(self._ports[port].links)
+
+    def binds(self, port: str) -> list[str]:
+        """The concrete addresses at which the port is bound, with their attributes."""
+        self._check()
+        return list(self._ports[port].config.binds)
+
+    async def close(self) -> None:
+        """Close the sockets and tell the server."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers:
+            with contextlib.suppress(zmq.ZMQError):
+                await server.send(bye_bytes(self._config), zmq.NOBLOCK)
+        self._ports.close()
+        for server in self._servers:
+            server.close(linger=FAREWELL_MS)
+        if self._private:
+            await asyncio.to_thread(self._private.close)
+        await self._end()
+
+    def _check(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is not self._loop:
+            raise ThreadError(f"client {self.clientid!r} belongs to another event loop")
+        if self._closed:
+            raise Terminated("the client is closed")
+
+    async def _greet(self, number: int, address: str, request: bytes) -> None:
+        link = self._context.socket(zmq.DEALER)
+        self._servers.append(link)
+        link.connect(address)
+        await link.send(request)
+        while True:
+            reply = Reply.from_json(json.loads(await link.recv()))
+            if reply.action is Action.ERROR:
+                raise RequestRefused(reply.message)
+            if reply.action is Action.TERMINATE:
+                raise Terminated("the server is closed")
+            if reply.action is Action.ACCEPTED:
+                break
+        self._tasks.append(asyncio.create_task(self._follow(number, link)))
+
+    async def _follow(self, number: int, link: zmq.asyncio.Socket) -> None:
+        while True:
+            reply = Reply.from_json(json.loads(await link.recv()))
+            if reply.action is Action.TERMINATE:
+                await self._end()
+                return
+            if reply.action in (Action.CONNECT, Action.DISCONNECT) and self._ports.apply(reply, number):
+                async with self._changed:
+                    for news in self._listeners:
+                        news.append(reply)
+                    self._changed.notify_all()
+
+    async def _watch(self, name: str) -> None:
+        port = self._ports[name]
+        assert port.monitor is not None
+        while True:
+            port.noticed(await port.monitor.recv_multipart())
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _end(self) -> None:
+        async with self._changed:
+            self._terminated = True
+            self._changed.notify_all()
