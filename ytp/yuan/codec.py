@@ -25,6 +25,7 @@ __all__ = [
     "answer",
     "decode",
     "encode",
+    "from_body",
     "header_line",
     "inspect",
     "push",
@@ -249,7 +250,7 @@ def _text(body: dict[str, Any], name: str) -> str:
     raise DecodeError(f"{name} is {type(value).__name__}, not a text")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Routed:
     """What a router needs to know of a message: its form, its header, and where the body begins."""
 
@@ -259,16 +260,16 @@ class Routed:
     body_at: int
 
     @property
-    def body(self) -> bytes:
-        """The body without the header line."""
-        return self.data[self.body_at :] if self.body_at else self.data
+    def body(self) -> memoryview:
+        """The body without the header line, not copied."""
+        return memoryview(self.data)[self.body_at :]
 
     def to_form(self, form: Form, sender: str) -> bytes:
         """The text for a receiver that reads ``form``: unchanged whenever possible."""
         if form is self.form:
             return self.data
         if form is Form.BARE:
-            return self.body
+            return self.data[self.body_at :]
         target = self.header.get("target_terminal_id")
         source = self.header.get("source_terminal_id")
         return (
@@ -286,7 +287,7 @@ def inspect(data: bytes) -> Routed | None:
     if line_feed >= 0:
         header = _object(data[:line_feed])
         if header is not None:
-            if data[line_feed:].isspace():
+            if data[line_feed : line_feed + 2].isspace() and data[line_feed:].isspace():
                 # A bare message with a trailing line feed: a headed reader would find an empty body.
                 return Routed(Form.BARE, header, data[:line_feed], 0)
             return Routed(Form.HEADED, header, data, line_feed + 1)

@@ -1,4 +1,4 @@
-"""The consuming side of a channel: find a provider, listen to it alone, leave it when it is silent. No I/O."""
+"""The consuming side of a channel: find a provider, listen to it alone, leave it when silent. No I/O."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class ChannelConsumer:
         keep_alive_counts: bool = True,
     ) -> None:
         self.address = address
+        self.online = False
+        """Whether the list of terminals can be trusted; nothing is chosen before."""
         self.provider: str | None = None
         self.switches = 0
         """How often a provider was left for silence."""
@@ -77,7 +79,7 @@ class ChannelConsumer:
 
     def select(self) -> None:
         """Look for a provider unless there is one; call again whenever the list changes."""
-        if self._closed or self._retry_pending:
+        if self._closed or not self.online or self._retry_pending:
             return
         if self.provider is not None:
             if self._still_provided():
@@ -96,8 +98,14 @@ class ChannelConsumer:
         self._on_payload(message.frame)
         return True
 
+    def connected(self) -> None:
+        """The link is up and the list is read."""
+        self.online = True
+        self.select()
+
     def disconnected(self) -> None:
-        """The link is gone; :meth:`select` starts over."""
+        """The link is gone: start over when it is back."""
+        self.online = False
         self._detach()
 
     def close(self) -> None:

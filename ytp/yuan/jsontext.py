@@ -20,7 +20,7 @@ Fragment = orjson.Fragment
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | memoryview | str) -> Any:
     """Parse JSON; accepts lone surrogates and the NaN and Infinity tokens besides plain JSON."""
     try:
         return orjson.loads(data)
@@ -28,7 +28,7 @@ def loads(data: bytes | str) -> Any:
         return _slow(data)
 
 
-def loads_strict(data: bytes | str) -> Any:
+def loads_strict(data: bytes | memoryview | str) -> Any:
     """Parse JSON and refuse what ``JSON.parse`` of a browser refuses."""
     try:
         return orjson.loads(data)
@@ -36,9 +36,9 @@ def loads_strict(data: bytes | str) -> Any:
         return _slow(data, parse_constant=_refuse)
 
 
-def _slow(data: bytes | str, **options: Any) -> Any:
+def _slow(data: bytes | memoryview | str, **options: Any) -> Any:
     try:
-        return json.loads(data, **options)
+        return json.loads(bytes(data) if isinstance(data, memoryview) else data, **options)
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
 

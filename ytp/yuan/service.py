@@ -17,7 +17,7 @@ from .info import ServiceInfo
 from .schema import Schema, compile_schema
 from .timers import Timer, Timers
 
-__all__ = ["Service", "ServiceHandler", "ServiceLimits", "ServiceRequest", "ServiceServer"]
+__all__ = ["AnswerNow", "Service", "ServiceHandler", "ServiceLimits", "ServiceRequest", "ServiceServer"]
 
 HEARTBEAT_INTERVAL = 5.0
 MAX_LIVE_REQUESTS = 65_536
@@ -362,3 +362,18 @@ class ServiceServer:
 
     def __iter__(self) -> Iterator[Service]:
         return iter(self._services.values())
+
+
+class AnswerNow:
+    """The handler of a service that answers at once."""
+
+    def __init__(self, answer_of: Callable[[ServiceRequest], Response]) -> None:
+        self._answer_of = answer_of
+
+    def start(self, request: ServiceRequest) -> None:
+        """Answer and be done."""
+        request.respond(self._answer_of(request))
+        request.finish()
+
+    def cancel(self, request: ServiceRequest) -> None:
+        """Never under way."""

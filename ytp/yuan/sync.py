@@ -29,7 +29,11 @@ REREAD_DEBOUNCE = 0.200
 
 
 class HostSync:
-    """One link's view of the host. ``on_ready`` is called when list and own entry are first in step."""
+    """One link's view of the host.
+
+    ``on_listed`` is called once per link, when the list is read; ``on_ready`` whenever the host has
+    acknowledged the newest own info besides.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,8 @@ class HostSync:
         sessions: ClientSessions,
         timers: Timers,
         own_info: Callable[[], dict[str, Any]],
+        *,
+        on_listed: Callable[[], None],
         on_ready: Callable[[], None],
     ) -> None:
         self.directory = directory
@@ -49,6 +55,7 @@ class HostSync:
         self._sessions = sessions
         self._timers = timers
         self._own_info = own_info
+        self._on_listed = on_listed
         self._on_ready = on_ready
         self._connected = False
         self._seq: int | None = None
@@ -126,6 +133,7 @@ class HostSync:
         self.listed = True
         self._subscribe()
         if first:
+            self._on_listed()
             self._maybe_ready()
         return True
 
