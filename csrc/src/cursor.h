@@ -1,0 +1,48 @@
+/* The cursor behind ytp/cursor.h. */
+#ifndef YTPI_CURSOR_H
+#define YTPI_CURSOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bus.h"
+#include "ytp/cursor.h"
+
+/* What is known of one channel, per cursor. */
+#define YTPI_UNKNOWN 0u
+#define YTPI_PASSES 1u
+#define YTPI_FAILS 2u
+
+struct ytp_cursor {
+    ytp_bus_t *bus;
+    ytp_yamal_t *y;
+    uint64_t position;
+    uint64_t seqno; /* of the node at position, 0 at the head; meaningful while seqno_known */
+    bool seqno_known;
+    bool filtered; /* any filter beyond "all data messages" */
+    unsigned kinds;
+    uint64_t since;
+    uint64_t until;
+    uint64_t stop_after;
+    ytp_span_t *patterns; /* own copies */
+    size_t pattern_count;
+    char *peer; /* own copy, or NULL */
+    size_t peer_len;
+    uint8_t *channel_verdicts; /* by number of the channel */
+    size_t channel_room;
+    uint8_t *peer_verdicts;
+    size_t peer_room;
+    uint64_t stream_id; /* the stream met last, so that runs of one stream need no lookup */
+    size_t stream_peer;
+    size_t stream_channel;
+    uint64_t nap_ns; /* current nap of a wait without a wait word */
+};
+
+/* ytp_cursor_ready with a sequentially consistent load: the last look before sleeping. */
+static inline bool ytpi_cursor_ready_seq(const ytp_cursor_t *c)
+{
+    /* WAIT: ordered after arming the word, see wait.c. */
+    return ytpi_load_seq(&ytpi_node_at(c->y, c->position)->next) != 0;
+}
+
+#endif
