@@ -115,7 +115,7 @@ class WsCarrier:
 
     @property
     def clean(self) -> bool:
-        return not self._aborted and self._ws.close_code in (1000, 1001, 1005)
+        return not self._aborted and self._ws.close_code in (None, 1000, 1001, 1005)
 
     async def drain(self) -> None:
         await self._drained.wait()

@@ -102,15 +102,15 @@ class ExecutionError(UmqError):
     """The method or callback was not run at all (``!``): not found, no route, backend gone."""
 
 
-class GlobalError(UmqError):
-    """The connection ended because one side complained (``E`` without id)."""
-
-
 class PeerDisconnected(UmqError, ConnectionError):
     """The connection is over; whether a call under way was run is not known."""
 
     def __init__(self, code: int = ErrorCode.DISCONNECTED, message: str = "Peer disconnected") -> None:
         super().__init__(code, message)
+
+
+class GlobalError(PeerDisconnected):
+    """The connection ended because one side complained (``E`` without id)."""
 
 
 class AttachmentError(UmqError):
