@@ -240,9 +240,9 @@ def _object(obj: Json, what: str) -> Mapping[str, Json]:
 
 def _text(obj: Mapping[str, Json], key: str) -> str:
     value = obj.get(key, "")
-    if not isinstance(value, str):
+    if not _is_text(value):
         raise ConfigError(f"{key}: a string is needed, not {type(value).__name__}")
-    return value
+    return str(value)
 
 
 def _list(obj: Mapping[str, Json], key: str) -> list[Json]:
@@ -254,9 +254,14 @@ def _list(obj: Mapping[str, Json], key: str) -> list[Json]:
 
 def _texts(obj: Mapping[str, Json], key: str) -> tuple[str, ...]:
     values = _list(obj, key)
-    if not all(isinstance(value, str) for value in values):
+    if not all(map(_is_text, values)):
         raise ConfigError(f"{key}: a list of strings is needed")
     return tuple(values)
+
+
+def _is_text(value: Json) -> bool:
+    """A string that can be sent: JSON escapes can make half characters, which cannot."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _pairs(obj: Mapping[str, Json], key: str) -> tuple[Pair, ...]:

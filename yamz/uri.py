@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 MAX_LENGTH = 8192
 WILDCARD = "*"
 
-_NOT_IN_NAME = re.compile(r"[/?#*:\s\x00]")
+_NOT_IN_NAME = re.compile("[/?#*:\\s\\x00\ud800-\udfff]")
 _PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _ESCAPED_IN_VALUE = re.compile(r"[%&#]")
 _ESCAPED_IN_KEY = re.compile(r"[%&#=]")

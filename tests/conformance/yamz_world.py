@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -43,6 +44,19 @@ def free_udp_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def free_tcp_port() -> int:
+    """A port on which one may listen later.
+
+    It lies below the range from which the kernel serves connects: within the range, a connect to a
+    port on which nobody listens yet can take that very port and meet itself.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
 
 
 def loopback_beacon(port: int | None = None, interval: float = 0.2) -> ZreBeacon:
