@@ -59,7 +59,8 @@ class RawLink:
 
     def register(self, **fields: Any) -> None:
         info = {"terminal_id": self.terminal_id, **fields}
-        self.say(Message(self.terminal_id, "@host", f"u{len(self.received)}", 0, "UpdateTerminalInfo", req=info))
+        trace = f"u{len(self.received)}"
+        self.say(Message(self.terminal_id, "@host", trace, 0, "UpdateTerminalInfo", req=info))
         self.take()
 
     def take(self) -> list[Message]:

@@ -36,7 +36,8 @@ MAX_SEALED_LINKS = 1024
 class TerminalCore:
     """The machine inside :class:`ytp.yuan.Terminal`.
 
-    ``send`` takes messages for others; ``on_ready`` is called when the host knows us and we know its list.
+    ``send`` takes messages for others; ``on_ready`` is called when the host knows us and we know its list,
+    ``on_refused`` when it does not take what we tell about ourselves.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TerminalCore:
         wall_ms: Callable[[], int] = lambda: 0,
         metrics: Callable[[], str] = str,
         on_ready: Callable[[], None] = lambda: None,
+        on_refused: Callable[[Response], None] = lambda response: None,
     ) -> None:
         self.terminal_id = terminal_id
         self.identity = identity
@@ -72,14 +74,22 @@ class TerminalCore:
         self._wall_ms = wall_ms
         self._created_at = wall_ms()
         self._connected = False
-        self._subscriptions: dict[str, list[str]] = {}
+        self._subscriptions: dict[str, Counter[str]] = {}
+        self.arriving = 0
+        """Size of the text that is being taken in, for those who count bytes."""
         self.publishers: list[Publisher] = []
         self.consumers: list[ChannelConsumer] = []
         self.directory = Directory()
         self.server = ServiceServer(timers, self.send, new_id)
         self.sessions = ClientSessions(terminal_id, timers, self.send, new_id)
         self.sync = HostSync(
-            self.directory, self.sessions, timers, self.own_info, on_listed=self._listed, on_ready=on_ready
+            self.directory,
+            self.sessions,
+            timers,
+            self.own_info,
+            on_listed=self._listed,
+            on_ready=on_ready,
+            on_refused=on_refused,
         )
         self.directory.listeners.append(self._terminal_changed)
         self._provide_own(metrics)
@@ -108,6 +118,7 @@ class TerminalCore:
 
     def receive(self, data: bytes | str) -> None:
         """Take one text; what cannot be read is dropped and counted."""
+        self.arriving = len(data)
         try:
             message = decode(data)
         except DecodeError:
@@ -119,9 +130,10 @@ class TerminalCore:
         """Take one message, from whatever tunnel."""
         if self.sessions.receive(message) or self.server.receive(message):
             return
-        if message.is_push and any(consumer.receive_push(message) for consumer in self.consumers):
-            return
-        self.dropped["unexpected"] += 1
+        # Every consumer of the channel gets the payload, so all are asked before looking at the answers.
+        taken = [consumer.receive_push(message) for consumer in self.consumers] if message.is_push else ()
+        if not any(taken):
+            self.dropped["unexpected"] += 1
 
     def send(self, message: Message) -> None:
         """To others over the link, to ourselves around the corner."""
@@ -149,7 +161,7 @@ class TerminalCore:
         if schemas:
             info["channelIdSchemas"] = schemas
         if self._subscriptions:
-            info["subscriptions"] = self._subscriptions
+            info["subscriptions"] = {name: list(wanted) for name, wanted in self._subscriptions.items()}
         info["created_at"] = self._created_at
         info["updated_at"] = self._wall_ms()
         return info
@@ -285,15 +297,16 @@ class TerminalCore:
             consumer.close()
 
     def _declare(self, provider: str, channel_id: str) -> None:
-        self._subscriptions.setdefault(provider, []).append(channel_id)
+        self._subscriptions.setdefault(provider, Counter())[channel_id] += 1
         self.sync.changed()
 
     def _withdraw(self, provider: str, channel_id: str) -> None:
-        channels = self._subscriptions.get(provider, [])
-        if channel_id in channels:
-            channels.remove(channel_id)
-            if not channels:
-                del self._subscriptions[provider]
+        wanted = self._subscriptions.get(provider, Counter())
+        wanted[channel_id] -= 1
+        if wanted[channel_id] <= 0:
+            del wanted[channel_id]
+            if not wanted:
+                self._subscriptions.pop(provider, None)
             self.sync.changed()
 
     # --- inside

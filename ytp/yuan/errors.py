@@ -1,14 +1,14 @@
 """What can go wrong between Yuan terminals.
 
-    YuanError (ProtocolError)
-    ├── NoProvider                nobody in the known list offers the service or accepts the request
-    ├── RequestTimeout            a provider did not speak in time (TimeoutError)
-    ├── Disconnected              the link to the host, or the provider itself, went away (ConnectionError)
-    ├── AuthFailed                the host refused token or signature (PermissionError)
-    ├── StreamOverflow            the reader of a stream was too slow; the stream was aborted
-    ├── ServiceFailed             `request_data` met a response with a non-zero code; `.response`
-    ├── BadSchema                 a JSON Schema that cannot be compiled safely (ValueError)
-    └── BadKey                    a key, signature or sealed text that does not verify (ValueError)
+YuanError (ProtocolError)
+├── NoProvider                nobody in the known list offers the service or accepts the request
+├── RequestTimeout            a provider did not speak in time (TimeoutError)
+├── Disconnected              the link to the host, or the provider itself, went away (ConnectionError)
+├── AuthFailed                the host refused token or signature (PermissionError)
+├── StreamOverflow            the reader of a stream was too slow; the stream was aborted
+├── ServiceFailed             `request_data` met a response with a non-zero code; `.response`
+├── BadSchema                 a JSON Schema that cannot be compiled safely (ValueError)
+└── BadKey                    a key, signature or sealed text that does not verify (ValueError)
 """
 
 from __future__ import annotations

@@ -72,6 +72,11 @@ class ChannelSource:
         """How many terminals (and requests) listen."""
         return len(self.requests) + len(self.declared)
 
+    @property
+    def full_id(self) -> str:
+        """The id as older terminals write it: type and id in one path."""
+        return self._publisher.full_id(self.channel_id)
+
     def send(self, payload: Any) -> None:
         """Give one payload to every consumer; it is encoded once."""
         publisher = self._publisher
@@ -82,7 +87,7 @@ class ChannelSource:
             for request in list(self.requests):
                 request.frame(frame)
         for consumer in list(self.declared):
-            publisher.push(consumer, publisher.full_id(self.channel_id), Fragment(encoded))
+            publisher.push(consumer, self.full_id, Fragment(encoded))
 
     def fail(self, error: str) -> None:
         """The producer broke: subscribers are told, and will ask again."""

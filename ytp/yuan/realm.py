@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from random import Random
 from typing import Any, Protocol
 
 from .codec import HOST_ID, Form, Message, Response, Routed, encode, from_body, inspect, push
@@ -87,8 +88,10 @@ class Realm:
         options: RealmOptions | None = None,
         wall_ms: Callable[[], int] = lambda: 0,
         metrics: Callable[[], str] = str,
+        random: Random | None = None,
     ) -> None:
         self.name = name
+        self.random = random or Random()
         self.options = options or RealmOptions()
         self.timers = timers
         self.links: dict[str, Link] = {}
@@ -286,9 +289,7 @@ class Realm:
         self._emit(info, self.directory.put(info))
         for terminal in list(self.directory.terminals.values()):
             if LEGACY_INFO_CHANNEL in terminal.subscriptions.get(HOST_ID, ()):
-                self._send(
-                    push(HOST_ID, terminal.terminal_id, LEGACY_INFO_CHANNEL, info.raw, self._new_id())
-                )
+                self._send(push(HOST_ID, terminal.terminal_id, LEGACY_INFO_CHANNEL, info.raw, self._new_id()))
 
     def _emit(self, new: TerminalInfo | None, old: TerminalInfo | None) -> None:
         payload = {}

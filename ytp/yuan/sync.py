@@ -1,7 +1,7 @@
 """How a terminal keeps the host's list, and keeps its own entry in it. No I/O.
 
-Read the list, follow the host's numbered events, read the list again whenever a number is missing; push
-the own info after every change.
+Read the list, follow the host's numbered events, then push the own info: its event shows at once whether
+any number was missed between list and subscription. Whenever a number is missing the list is read again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .codec import HOST_ID, Message
+from .codec import HOST_ID, Message, Response
 from .directory import Directory
 from .errors import YuanError
 from .info import TerminalInfo
@@ -24,6 +24,7 @@ HOST_EVENT_METHOD = encode_path("SubscribeChannel", "HostEvent")
 LIST_TIMEOUT = 10.0
 PUSH_TIMEOUT = 5.0
 RETRY_DELAY = 1.0
+REFUSED_DELAY = 10.0
 PUSH_DEBOUNCE = 0.010
 REREAD_DEBOUNCE = 0.200
 
@@ -32,7 +33,7 @@ class HostSync:
     """One link's view of the host.
 
     ``on_listed`` is called once per link, when the list is read; ``on_ready`` whenever the host has
-    acknowledged the newest own info besides.
+    acknowledged the newest own info besides; ``on_refused`` when the host does not want that info.
     """
 
     def __init__(
@@ -44,20 +45,21 @@ class HostSync:
         *,
         on_listed: Callable[[], None],
         on_ready: Callable[[], None],
+        on_refused: Callable[[Response], None],
     ) -> None:
         self.directory = directory
         self.listed = False
-        self.pushed = 0
-        """How many pushes the host has acknowledged."""
         self.generation = 0
-        """How many changes there were; a change is public once ``acknowledged`` has reached it."""
+        """Counts changes of the own info; one is public once ``acknowledged`` has reached it."""
         self.acknowledged = 0
         self._sessions = sessions
         self._timers = timers
         self._own_info = own_info
         self._on_listed = on_listed
         self._on_ready = on_ready
+        self._on_refused = on_refused
         self._connected = False
+        self._current = False
         self._seq: int | None = None
         self._list_session: Session | None = None
         self._push_session: Session | None = None
@@ -66,15 +68,15 @@ class HostSync:
         self._push_timer: Timer | None = None
 
     def connected(self) -> None:
-        """The link is up: read and push at once."""
+        """The link is up; a new link needs a new push."""
         self._connected = True
+        self.generation += 1
         self._read_list()
-        self._push()
 
     def disconnected(self) -> None:
         """The link is down. What is known stays known, but is no longer kept up."""
         self._connected = False
-        self.listed = False
+        self.listed = self._current = False
         self._seq = None
         self._list_session = self._push_session = self._event_session = None
         for timer in (self._list_timer, self._push_timer):
@@ -84,12 +86,13 @@ class HostSync:
     def changed(self) -> int:
         """The own info changed; returns the generation that makes it public."""
         self.generation += 1
-        if self._connected:
+        if self.listed:
             self._push_later(PUSH_DEBOUNCE)
         return self.generation
 
     def reread(self) -> None:
         """Something was missed."""
+        self._current = False
         self._read_later(REREAD_DEBOUNCE)
 
     def _read_later(self, delay: float) -> None:
@@ -130,11 +133,12 @@ class HostSync:
         self._seq = seq if isinstance(seq, int) else None
         self.directory.replace(infos)
         first = not self.listed
-        self.listed = True
+        self.listed = self._current = True
         self._subscribe()
         if first:
+            self._push()
             self._on_listed()
-            self._maybe_ready()
+        self._maybe_ready()
         return True
 
     def _subscribe(self) -> None:
@@ -160,12 +164,12 @@ class HostSync:
         if not isinstance(event, dict):
             return  # progress or keep-alive
         seq = event.get("seq_id")
-        if seq == self._seq:
-            return  # the newest event, already part of the list
-        if self._seq is None or seq != self._seq + 1 or not self._apply(event.get("payload")):
+        if self._seq is None or not isinstance(seq, int):
             self.reread()
-            return
-        self._seq = seq
+        elif seq > self._seq + 1 or (seq == self._seq + 1 and not self._apply(event.get("payload"))):
+            self.reread()
+        elif seq > self._seq:
+            self._seq = seq  # older numbers are part of the list already
 
     def _apply(self, payload: Any) -> bool:
         if not isinstance(payload, dict):
@@ -192,9 +196,9 @@ class HostSync:
             if response is None:
                 return
             if not response.ok:
-                self._push_later(RETRY_DELAY)
+                self._on_refused(response)
+                self._push_later(REFUSED_DELAY)
                 return
-            self.pushed += 1
             self.acknowledged = max(self.acknowledged, generation)
             self._maybe_ready()
 
@@ -209,7 +213,7 @@ class HostSync:
         )
 
     def _maybe_ready(self) -> None:
-        if self.listed and self.acknowledged >= self.generation:
+        if self._current and self.acknowledged >= self.generation:
             self._on_ready()
 
     def _retry_on_error(self, later: Callable[[float], None]) -> Callable[[YuanError | None], None]:
