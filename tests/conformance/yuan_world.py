@@ -12,6 +12,7 @@ from ytp.yuan.codec import MISSING, Form, Message, Response, decode, encode
 from ytp.yuan.core import TerminalCore
 from ytp.yuan.errors import YuanError
 from ytp.yuan.keys import KeyPair
+from ytp.yuan.p2p import PeerSession, PeerTable, Role
 from ytp.yuan.publish import ChannelSource
 from ytp.yuan.realm import Realm, RealmOptions
 from ytp.yuan.service import ServiceRequest
@@ -92,7 +93,7 @@ class Node:
             ids(terminal_id),
             balancer=balancer,
             random=Random(7),
-            enable_webrtc=webrtc,
+            connect_peer=self._connect_peer if webrtc else None,
         )
         world.nodes.append(self)
         self.connect()
@@ -124,6 +125,14 @@ class Node:
         if link is not None and link.cut_reason is None:
             self.world.soon.append((lambda data: self.world.realm.receive(link, data), encode(message)))
 
+    def _connect_peer(self, session: PeerSession) -> MemoryLink:
+        return MemoryLink(self.world, session)
+
+    @property
+    def peers(self) -> PeerTable:
+        assert self.core.peers is not None
+        return self.core.peers
+
     def ask(self, method: str, req: Any, **options: Any) -> Asked:
         asked = Asked()
         options = {"first_timeout": 30.0, "silence_timeout": 60.0, **options}
@@ -149,6 +158,49 @@ class Node:
         )
         self.world.advance(0.3)
         return heard
+
+
+class MemoryLink:
+    """A direct link between two nodes, with the faults that a test wants."""
+
+    max_message = 65536
+
+    def __init__(self, world: World, session: PeerSession) -> None:
+        self.world = world
+        self.session = session
+        self.other: MemoryLink | None = None
+        self.deaf = False
+        """Takes everything and delivers nothing, like a path that broke without a word."""
+        self.refusing = False
+        self.texts: list[str] = []
+        self.name = f"link {len(world.peer_links)}"
+        world.peer_links[self.name] = self
+        if session.role is Role.ACTIVE and not world.no_direct_paths:
+            world.soon.append((lambda _: session.signal_out({"type": "offer", "sdp": self.name}), b""))
+
+    def signal(self, value: dict[str, Any]) -> None:
+        if value["type"] == "offer":
+            self.other = self.world.peer_links[value["sdp"]]
+            self.session.signal_out({"type": "answer", "sdp": self.name})
+        elif value["type"] == "answer":
+            self.other = self.world.peer_links[value["sdp"]]
+            self.session.opened(self.max_message)
+            self.other.session.opened(self.max_message)
+
+    def send(self, text: str) -> bool:
+        if self.refusing:
+            return False
+        self.texts.append(text)
+        assert len(text.encode()) <= self.max_message
+        if not self.deaf and self.other is not None:
+            other = self.other
+            self.world.soon.append((lambda data: other.session.received(data.decode()), text.encode()))
+        return True
+
+    def close(self) -> None:
+        if self.other is not None and not self.deaf:
+            other = self.other
+            self.world.soon.append((lambda _: other.session.closed("the other side closed"), b""))
 
 
 class Asked:
@@ -223,6 +275,8 @@ class World:
         self.now = 1000.0
         self.nodes: list[Node] = []
         self.soon: list[tuple[Callable[[bytes], Any], bytes]] = []
+        self.peer_links: dict[str, MemoryLink] = {}
+        self.no_direct_paths = False
         self.host_timers = Timers(self.now)
         self.realm = Realm(
             self.host_timers, ids("host"), KeyPair.from_seed(b"h" * 32), options=options, wall_ms=lambda: 7

@@ -19,6 +19,7 @@ from .errors import BadKey, NoProvider, YuanError
 from .info import TerminalInfo
 from .jsontext import dumps
 from .keys import HandShakeOffer, KeyPair, SealedLink
+from .p2p import PeerLink, PeerSession, PeerTable
 from .path import decode_path, encode_path
 from .publish import Publisher, SourceHandler, split_channel
 from .realm import HANDSHAKE_SCHEMA, PROTOCOL_VERSION
@@ -31,13 +32,14 @@ from .timers import Timers
 __all__ = ["TerminalCore"]
 
 MAX_SEALED_LINKS = 1024
+GAP_TIMEOUT = 5.0
 
 
 class TerminalCore:
     """The machine inside :class:`ytp.yuan.Terminal`.
 
     ``send`` takes messages for others; ``on_ready`` is called when the host knows us and we know its list,
-    ``on_refused`` when it does not take what we tell about ourselves.
+    ``on_refused`` when it does not take what we tell about ourselves. ``connect_peer`` makes direct links.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class TerminalCore:
         *,
         name: str = "",
         tags: dict[str, str] | None = None,
-        enable_webrtc: bool = False,
+        connect_peer: Callable[[PeerSession], PeerLink] | None = None,
         balancer: Balancer = least_pending,
         random: Random | None = None,
         wall_ms: Callable[[], int] = lambda: 0,
@@ -68,7 +70,6 @@ class TerminalCore:
         self._new_id = new_id
         self._name = name or terminal_id
         self._tags = dict(tags or {})
-        self._enable_webrtc = enable_webrtc
         self._balancer = balancer
         self._random = random or Random()
         self._wall_ms = wall_ms
@@ -93,6 +94,20 @@ class TerminalCore:
         )
         self.directory.listeners.append(self._terminal_changed)
         self._provide_own(metrics)
+        self.peers: PeerTable | None = None
+        if connect_peer is not None:
+            self.sessions.gap_timeout = GAP_TIMEOUT
+            self.peers = PeerTable(
+                terminal_id,
+                timers,
+                self.directory,
+                self.sessions,
+                self.server,
+                new_id,
+                connect_peer,
+                self.dispatch,
+                self.dropped,
+            )
 
     # --- the link
 
@@ -115,6 +130,8 @@ class TerminalCore:
         self.server.cancel_all()
         self.sessions.disconnected(reason)
         self._subscriptions.clear()
+        if self.peers is not None:
+            self.peers.close()
 
     def receive(self, data: bytes | str) -> None:
         """Take one text; what cannot be read is dropped and counted."""
@@ -132,23 +149,23 @@ class TerminalCore:
             return
         # Every consumer of the channel gets the payload, so all are asked before looking at the answers.
         taken = [consumer.receive_push(message) for consumer in self.consumers] if message.is_push else ()
-        if not any(taken):
+        if not any(taken) and not message.done:  # a closing message after the response is usual
             self.dropped["unexpected"] += 1
 
     def send(self, message: Message) -> None:
-        """To others over the link, to ourselves around the corner."""
+        """To others over a direct link or the host, to ourselves around the corner."""
         if message.target == self.terminal_id:
             # Encoded all the same: both ends then see exactly what others would see.
             self.timers.after(0, partial(self.receive, dumps(message.body())))
-        elif self._connected:
-            self._transmit(message)
-        else:
+        elif not self._connected:
             self.dropped["not connected"] += 1
+        elif self.peers is None or not self.peers.send(message):
+            self._transmit(message)
 
     def own_info(self) -> dict[str, Any]:
         """What the host is told about us."""
         info: dict[str, Any] = {"terminal_id": self.terminal_id, "name": self._name}
-        if self._enable_webrtc:
+        if self.peers is not None:
             info["enable_WebRTC"] = True
         info["serviceInfo"] = {entry.service_id: entry.to_json() for entry in self.server.infos}
         info["tags"] = {
@@ -315,6 +332,8 @@ class TerminalCore:
         if new is None and old is not None:
             self.sessions.peer_left(old.terminal_id)
             self.server.peer_left(old.terminal_id)
+            if self.peers is not None:
+                self.peers.peer_left(old.terminal_id)
         for publisher in list(self.publishers):
             publisher.terminal_changed(old, new)
         for consumer in list(self.consumers):

@@ -27,7 +27,7 @@ ChannelHandler = Callable[[str], AsyncIterator[Any]]
 class TaskHandler:
     """Runs a user's service function, one task per request."""
 
-    def __init__(self, function: Handler, drain: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, function: Handler, drain: Callable[[str], Awaitable[None]]) -> None:
         self._function = function
         self._drain = drain
         self._tasks: dict[ServiceRequest, asyncio.Task[None]] = {}
@@ -71,7 +71,7 @@ class TaskHandler:
                     request.respond(item)
                     return
                 request.frame(item)
-                await self._drain()
+                await self._drain(request.message.source)
         finally:
             await frames.aclose()
 

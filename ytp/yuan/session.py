@@ -14,6 +14,7 @@ __all__ = ["ClientSessions", "Session"]
 
 FIRST_MESSAGE_TIMEOUT = 30.0
 SILENCE_TIMEOUT = 60.0
+MAX_HELD = 1024
 
 
 class Session:
@@ -24,7 +25,8 @@ class Session:
     """
 
     __slots__ = (
-        "_last_seq", "_owner", "_silence_timeout", "_timer", "on_end", "on_message", "opening", "spoke"
+        "_gap", "_held", "_last_seq", "_owner", "_silence_timeout", "_timer", "on_end", "on_message", "opening",
+        "spoke",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +44,8 @@ class Session:
         self.spoke = False
         self._owner = owner
         self._last_seq = -1
+        self._held: dict[int, Message] = {}
+        self._gap: Timer | None = None
         self._silence_timeout = silence_timeout
         self._timer: Timer = owner.timers.after(first_timeout, self._timed_out)
 
@@ -64,8 +68,41 @@ class Session:
 
     def _receive(self, message: Message) -> None:
         self.spoke = True
-        self._last_seq = max(self._last_seq, message.seq_id)
         self._timer.move(self._owner.timers.now + self._silence_timeout)
+        if self._owner.gap_timeout is None or not message.seq_id:
+            self._pass_on(message)
+            return
+        expected = max(self._last_seq, 0) + 1
+        if message.seq_id == expected:
+            self._pass_on(message)
+            self._release_held()
+        elif message.seq_id > expected:
+            self._hold(message)
+
+    def _hold(self, message: Message) -> None:
+        """It overtook others, which come by another tunnel, or never."""
+        self._held[message.seq_id] = message
+        if len(self._held) > MAX_HELD:
+            self._lost()
+        elif self._gap is None:
+            self._gap = self._owner.timers.after(self._owner.gap_timeout or 0.0, self._lost)
+
+    def _release_held(self) -> None:
+        while self._held and self.open:
+            message = self._held.pop(self._last_seq + 1, None)
+            if message is None:
+                return
+            self._pass_on(message)
+        if self._gap is not None:
+            self._gap.cancel()
+            self._gap = None
+
+    def _lost(self) -> None:
+        missing = max(self._last_seq, 0) + 1
+        self.fail(Disconnected(f"message {missing} of {self.opening.method!r} was lost with a direct link"))
+
+    def _pass_on(self, message: Message) -> None:
+        self._last_seq = max(self._last_seq, message.seq_id)
         over = message.done or message.res is not MISSING
         if over:
             self._close()
@@ -79,6 +116,8 @@ class Session:
 
     def _close(self) -> None:
         self._timer.cancel()
+        if self._gap is not None:
+            self._gap.cancel()
         self._owner._forget(self)
 
 
@@ -92,6 +131,8 @@ class ClientSessions:
         self.timers = timers
         self.send = send
         self._new_id = new_id
+        self.gap_timeout: float | None = None
+        """With several tunnels messages can overtake each other: how long to wait for the ones between."""
         self._sessions: dict[str, Session] = {}
         self.pending: Counter[str] = Counter()
         """Open sessions per provider."""

@@ -164,12 +164,12 @@ class HostSync:
         if not isinstance(event, dict):
             return  # progress or keep-alive
         seq = event.get("seq_id")
-        if self._seq is None or not isinstance(seq, int):
+        if isinstance(seq, int) and self._seq is not None and seq <= self._seq:
+            return  # part of the list already
+        if self._seq is None or seq != self._seq + 1 or not self._apply(event.get("payload")):
             self.reread()
-        elif seq > self._seq + 1 or (seq == self._seq + 1 and not self._apply(event.get("payload"))):
-            self.reread()
-        elif seq > self._seq:
-            self._seq = seq  # older numbers are part of the list already
+        else:
+            self._seq = seq
 
     def _apply(self, payload: Any) -> bool:
         if not isinstance(payload, dict):

@@ -15,7 +15,7 @@ from uuid import uuid4
 from aiohttp import ClientError, WSServerHandshakeError
 from yarl import URL
 
-from ytp.errors import ClosedError
+from ytp.errors import ClosedError, MissingExtraError
 from ytp.net.backoff import Backoff
 from ytp.net.clock import Clock, SystemClock
 from ytp.net.limits import Limits
@@ -43,7 +43,7 @@ from .timers import Timers
 __all__ = ["ProvidedChannel", "ProvidedService", "Terminal", "TerminalTimeouts"]
 
 if TYPE_CHECKING:
-    from .webrtc import WebRtcOptions, WebRtcPeers
+    from .webrtc import WebRtcLinks, WebRtcOptions
 
 log = logging.getLogger("ytp.yuan.terminal")
 
@@ -116,6 +116,7 @@ class Terminal:
         self._closed = False
         self.reconnects = 0
         self.tunnels = {"WS": Tunnel()}
+        self._webrtc = _load_webrtc(webrtc, self._tick) if webrtc else None
         self._core = TerminalCore(
             self.terminal_id,
             self.identity,
@@ -124,7 +125,7 @@ class Terminal:
             self._new_id,
             name=name,
             tags=dict(tags or {}),
-            enable_webrtc=bool(webrtc),
+            connect_peer=None if self._webrtc is None else self._webrtc.connect,
             balancer=pick_balancer(balancer),
             random=self._random,
             wall_ms=lambda: self._clock.time_ns() // 1_000_000,
@@ -132,10 +133,9 @@ class Terminal:
             on_ready=self._in_step,
             on_refused=self._refused,
         )
-        self._peers: WebRtcPeers | None = None
-        if webrtc:
-            self._peers = _load_webrtc(self, self._core, webrtc)
-            self.tunnels["WebRTC"] = self._peers.tunnel
+        if self._core.peers is not None and self._webrtc is not None:
+            self._core.peers.setup_timeout = self._webrtc.options.setup_timeout
+            self.tunnels["WebRTC"] = self._core.peers.tunnel
 
     # --- life
 
@@ -175,11 +175,11 @@ class Terminal:
         self._closed = True
         for stream in list(self._streams):
             stream.fail(ClosedError("the terminal is closed"))
-        if self._peers is not None:
-            await self._peers.close()
         if self._linking is not None:
             self._linking.cancel()
             await asyncio.gather(self._linking, return_exceptions=True)
+        if self._webrtc is not None:
+            await self._webrtc.close()
         if self._driver is not None:
             self._driver.stop()
 
@@ -375,8 +375,10 @@ class Terminal:
 
     # --- the link
 
-    async def drain(self) -> None:
-        """Wait until the link has taken most of what was sent."""
+    async def drain(self, target: str | None = None) -> None:
+        """Wait until the link (to the host, or directly to ``target``) has taken most of what was sent."""
+        if self._webrtc is not None and target is not None:
+            await self._webrtc.drain(target)
         if self._carrier is not None:
             await self._carrier.drain()
 
@@ -430,11 +432,6 @@ class Terminal:
             receive(data)
 
     def _transmit(self, message: Message) -> None:
-        if self._peers is None or not self._peers.send(message):
-            self.send_by_host(message)
-
-    def send_by_host(self, message: Message) -> None:
-        """Send through the host, whatever other ways there are."""
         carrier = self._carrier
         if carrier is not None:
             text = encode(message).decode()
@@ -544,7 +541,9 @@ def _link_url(url: str, terminal_id: str, identity: KeyPair) -> URL:
     return parsed.extend_query({"terminal_id": terminal_id, "signature": identity.sign(token)})
 
 
-def _load_webrtc(terminal: Terminal, core: TerminalCore, options: bool | WebRtcOptions) -> WebRtcPeers:
-    from .webrtc import WebRtcOptions, WebRtcPeers
-
-    return WebRtcPeers(terminal, core, options if isinstance(options, WebRtcOptions) else WebRtcOptions())
+def _load_webrtc(options: bool | WebRtcOptions, tick: Callable[[], None]) -> WebRtcLinks:
+    try:
+        from .webrtc import WebRtcLinks, WebRtcOptions
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(f"direct links need {missing.name}: pip install 'ytp[webrtc]'") from missing
+    return WebRtcLinks(options if isinstance(options, WebRtcOptions) else WebRtcOptions(), tick)
