@@ -188,7 +188,7 @@ class TestAttachments:
         def keep(request):
             kept.append(request.attachments)
 
-        limits = umq.UmqLimits(max_attachment_bytes=1000)
+        limits = umq.UmqLimits(max_attachment_bytes=1000, stall_timeout=0.1)
         async with server(services, limits=limits) as wire:
             wire.send("A20\nM1\nkeep\n")
             await wire.expect("R1\n")
@@ -212,7 +212,7 @@ class TestAttachments:
             for _ in range(1000):
                 wire.send(bytes(10_000))
             await wire.expect_nothing()
-            assert wire.peer._unread_bytes == 0
+            assert wire.peer._link.receiver.unread_bytes == 0
             assert wire.peer._connection.awaited_attachments == 0
 
     async def test_unsent_sources_are_dropped_with_the_connection(self):
@@ -223,7 +223,7 @@ class TestAttachments:
             await wire.close()
             with pytest.raises(umq.PeerDisconnected):
                 await soon(call)
-            assert wire.peer._sources == wire.peer._sources.__class__()
+            assert len(wire.peer._link.sender) == 0
 
     async def test_streaming_a_file_piece_by_piece(self, tmp_path):
         path = tmp_path / "data"

@@ -9,8 +9,9 @@ from ytp.net.tcp import FramingError
 from ytp.umq.codec import FrameError, Kind, encode, parse
 from ytp.umq.discovery import Listing, format_documentation, format_listing, parse_content
 from ytp.umq.errors import format_error, parse_error
+from ytp.umq.events import HelloReceived, MethodRequested
 from ytp.umq.framing import FrameType, UmqFraming, encode_length
-from ytp.umq.protocol import Connection, HelloReceived, MethodRequested, Role, State
+from ytp.umq.protocol import Connection, Role, State
 
 NAMED = (Kind.METHOD, Kind.CALLBACK)
 

@@ -22,6 +22,10 @@ class Carrier(Protocol):
     def buffered(self) -> int:
         """Bytes accepted by :meth:`send` and not yet given to the operating system."""
 
+    @property
+    def congested(self) -> bool:
+        """Whether more is buffered than ``Limits.high_water``: :meth:`drain` would wait."""
+
     async def recv(self) -> bytes | str | None:
         """The next message; None when the connection is over.
 
@@ -37,7 +41,7 @@ class Carrier(Protocol):
         """Whether a connection that is over ended in order, with a goodbye and not with an error."""
 
     async def drain(self) -> None:
-        """Wait until little enough is queued to go on sending, or the connection is over."""
+        """Wait until the connection is not congested, or over. It is so when this returns."""
 
     async def flush(self) -> None:
         """Wait until next to nothing is queued, or the connection is over."""

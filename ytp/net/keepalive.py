@@ -13,10 +13,11 @@ __all__ = ["Keepalive"]
 class Keepalive:
     """Calls ``ping`` after ``interval`` seconds of silence and ``dead`` after ``timeout`` more.
 
-    Traffic only notes the time (:meth:`heard`); one timer per connection looks at it now and then.
+    Traffic only notes the time (:meth:`heard`); one timer per connection looks at it now and then. Silence
+    while ``is_listening()`` is false is our own doing and proves nothing.
     """
 
-    __slots__ = ("_clock", "_dead", "_heard_at", "_interval", "_ping", "_timeout", "_timer")
+    __slots__ = ("_clock", "_dead", "_heard_at", "_interval", "_is_listening", "_ping", "_timeout", "_timer")
 
     def __init__(
         self,
@@ -26,12 +27,14 @@ class Keepalive:
         *,
         ping: Callable[[], object],
         dead: Callable[[], object],
+        is_listening: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = clock
         self._interval = interval
         self._timeout = timeout
         self._ping = ping
         self._dead = dead
+        self._is_listening = is_listening
         self._heard_at = clock.monotonic()
         self._timer: TimerHandle | None = clock.call_later(interval, self._on_interval)
 
@@ -54,6 +57,8 @@ class Keepalive:
             self._ping()
 
     def _on_timeout(self) -> None:
+        if not self._is_listening():
+            self.heard()
         if self._heard_at > -math.inf:
             self._on_interval()
         else:

@@ -28,6 +28,8 @@ class Limits:
     max_queue: int = 65_536
     #: bytes waiting to be written to one connection
     max_queue_bytes: int = 16 * MIB
+    #: bytes waiting to be written above which a connection is congested: senders that can wait should
+    high_water: int = 256 * KIB
     #: from accepting a connection to the end of its handshake
     handshake_timeout: float = 10.0
     #: silence after which the other side is probed, and again after which it counts as dead

@@ -22,7 +22,7 @@ class MemoryCarrier:
         self._room.set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._high = max(1, limits.max_queue_bytes // 4)
+        self._high_water = limits.high_water
         self._other: MemoryCarrier = self
         self.remote = remote
         self.closed = False
@@ -34,12 +34,16 @@ class MemoryCarrier:
     def buffered(self) -> int:
         return self._other._inbox.bytes
 
+    @property
+    def congested(self) -> bool:
+        return not self.closed and self.buffered > self._high_water
+
     async def recv(self) -> bytes | str | None:
         try:
             message = await self._inbox.get()
         except QueueClosed:
             return None
-        if self._inbox.bytes <= self._high:
+        if self._inbox.bytes <= self._high_water:
             self._room.set()
         if not self._inbox:
             self._empty.set()
@@ -55,12 +59,13 @@ class MemoryCarrier:
             self.abort()
             return False
         self._other._empty.clear()
-        if inbox.bytes > self._high:
+        if inbox.bytes > self._high_water:
             self._other._room.clear()
         return queued
 
     async def drain(self) -> None:
-        await self._other._room.wait()
+        while self.congested:
+            await self._other._room.wait()
 
     async def flush(self) -> None:
         await self._other._empty.wait()

@@ -95,6 +95,10 @@ class TcpCarrier(asyncio.Protocol):
         in_transport = self._transport.get_write_buffer_size() if self._transport else 0
         return in_transport + self._outbox.bytes
 
+    @property
+    def congested(self) -> bool:
+        return self._writing_paused and not self.closed and self.buffered > self._limits.high_water
+
     async def recv(self) -> bytes | str | None:
         while not self._inbox:
             if self._error is not None:
@@ -122,7 +126,8 @@ class TcpCarrier(asyncio.Protocol):
         return self._write(self._framing.encode(data))
 
     async def drain(self) -> None:
-        await self._drained.wait()
+        while self.congested:
+            await self._drained.wait()
 
     async def flush(self) -> None:
         await self._drained.wait()
@@ -160,7 +165,14 @@ class TcpCarrier(asyncio.Protocol):
             self.remote = f"{peername[0]}:{peername[1]}"
         if self._framing.ping():
             idle = self._limits.idle_timeout
-            self._keepalive = Keepalive(self._clock, idle, idle, ping=self._send_ping, dead=self._on_dead)
+            self._keepalive = Keepalive(
+                self._clock,
+                idle,
+                idle,
+                ping=self._send_ping,
+                dead=self._on_dead,
+                is_listening=lambda: not self._reading_paused,
+            )
         if self._on_connect is not None:
             self._on_connect(self)
 

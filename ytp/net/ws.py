@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl as _ssl
 from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import (
     ClientError,
@@ -27,8 +28,9 @@ __all__ = ["WsCarrier", "accept_ws", "open_ws"]
 
 log = logging.getLogger("ytp.net.ws")
 
-# Above this many unsent bytes drain() waits.
-_HIGH_WATER = 256 * KIB
+# A message of at most this size is written at once when hardly more waits in the transport. Together they stay
+# below the 64 KiB at which asyncio's transports ask for a pause.
+_DIRECT = 24 * KIB
 
 
 class WsCarrier:
@@ -45,6 +47,7 @@ class WsCarrier:
         clock: Clock | None = None,
     ) -> None:
         self._ws = ws
+        self._transport = _transport_of(ws)
         self._limits = limits or Limits()
         self._session = session
         self._outbox: BoundedQueue[bytes | str] = BoundedQueue(
@@ -61,8 +64,14 @@ class WsCarrier:
         self._close_called = False
         self._finished = asyncio.Event()
         idle = self._limits.idle_timeout
+        self._receiving = False
         self._keepalive = Keepalive(
-            clock or SystemClock(), idle, idle, ping=self._start_ping, dead=self._on_dead
+            clock or SystemClock(),
+            idle,
+            idle,
+            ping=self._start_ping,
+            dead=self._on_dead,
+            is_listening=lambda: self._receiving,
         )
         self._pinging: asyncio.Task[None] | None = None
         self._writer = asyncio.create_task(self._write_loop(), name=f"write to {remote}")
@@ -81,11 +90,18 @@ class WsCarrier:
 
     @property
     def buffered(self) -> int:
-        return self._outbox.bytes + self._in_flight
+        in_transport: int = self._transport.get_write_buffer_size()
+        return self._outbox.bytes + in_transport
+
+    @property
+    def congested(self) -> bool:
+        return self._outbox.bytes + self._in_flight > self._limits.high_water
 
     async def recv(self) -> bytes | str | None:
         while True:
+            self._receiving = True
             message = await self._ws.receive()
+            self._receiving = False
             self._keepalive.heard()
             kind = message.type
             if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
@@ -100,6 +116,8 @@ class WsCarrier:
     def send(self, data: bytes | str) -> bool:
         if self._over or self._close_called or self._ws.closed:
             return False
+        if len(data) <= _DIRECT and not self._outbox and self._transport.get_write_buffer_size() <= _DIRECT:
+            return self._write_now(data)
         try:
             queued = self._outbox.put_nowait(data)
         except QueueOverflow as overflow:
@@ -107,7 +125,7 @@ class WsCarrier:
             self.abort()
             return False
         self._flushed.clear()
-        if self._outbox.bytes > _HIGH_WATER:
+        if self.congested:
             self._drained.clear()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
@@ -118,7 +136,8 @@ class WsCarrier:
         return not self._aborted and self._ws.close_code in (None, 1000, 1001, 1005)
 
     async def drain(self) -> None:
-        await self._drained.wait()
+        while self.congested:
+            await self._drained.wait()
 
     async def flush(self) -> None:
         await self._flushed.wait()
@@ -141,9 +160,23 @@ class WsCarrier:
         """Drop the connection at once, without flushing."""
         self._aborted = True
         self._stop_writing()
-        _abort_transport(self._ws)
+        self._transport.abort()
 
     # --- inside
+
+    def _write_now(self, data: bytes | str) -> bool:
+        """Without the writer task: aiohttp's coroutine writes the frame before anything that it may wait for."""
+        coroutine = self._ws.send_str(data) if isinstance(data, str) else self._ws.send_bytes(data)
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return True
+        except (ConnectionError, ClientError, RuntimeError) as error:
+            log.debug("writing to %s ended: %s", self.remote, error)
+            self._stop_writing()
+            return False
+        coroutine.close()
+        return True
 
     async def _write_loop(self) -> None:
         ws, outbox = self._ws, self._outbox
@@ -163,7 +196,7 @@ class WsCarrier:
                 else:
                     await ws.send_bytes(data)
                 self._in_flight = 0
-                if outbox.bytes <= _HIGH_WATER:
+                if not self.congested:
                     self._drained.set()
         except (ConnectionError, ClientError, RuntimeError) as error:
             log.debug("writing to %s ended: %s", self.remote, error)
@@ -188,6 +221,7 @@ class WsCarrier:
             await self._ws.ping()
         except (ConnectionError, ClientError, RuntimeError) as error:
             log.debug("ping to %s failed: %s", self.remote, error)
+            self._stop_writing()
 
     def _on_dead(self) -> None:
         log.info("connection to %s is dead: nothing heard, no answer to a ping", self.remote)
@@ -196,7 +230,7 @@ class WsCarrier:
     async def _finish(self) -> None:
         self._stop_writing()
         if not self._ws.closed:
-            _abort_transport(self._ws)
+            self._transport.abort()
         for task in (self._writer, self._pinging):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -259,12 +293,10 @@ async def open_ws(
     return WsCarrier(ws, name, limits=limits, policy=policy, session=session, clock=clock)
 
 
-def _abort_transport(ws: web.WebSocketResponse | ClientWebSocketResponse) -> None:
+def _transport_of(ws: web.WebSocketResponse | ClientWebSocketResponse) -> Any:
     # aiohttp hands out the socket but not its transport; the writer's transport is where both kinds keep it.
-    writer = ws._writer
-    transport = getattr(writer, "transport", None)
-    if transport is not None:
-        transport.abort()
+    writer: Any = ws._writer
+    return writer.transport
 
 
 def _close_reason(reason: str) -> bytes:

@@ -22,17 +22,18 @@ class UmqLimits(Limits):
     max_attachments: int = MAX_ATTACHMENTS
     #: attachments announced by the other side and not yet received
     max_pending_attachments: int = 16_384
-    #: bytes of attachments received and not yet read by the application
-    max_attachment_bytes: int = 256 * MIB
+    #: bytes of attachments received and not yet read by the application; above it nothing more is read
+    max_attachment_bytes: int = 64 * MIB
     #: frames held while the application decides about a hello, and their bytes
     max_held: int = 64
     max_held_bytes: int = 64 * MIB
     #: variables that the other side may set, and the bytes of their names and values
     max_variables: int = 4096
     max_variable_bytes: int = 16 * MIB
-    #: requests of the other side served at the same time; more of them wait
+    #: requests of the other side served at the same time, and their bytes; more of them wait
     max_requests: int = 1024
-    #: bytes of requests that wait; above it nothing is read from the other side
-    max_waiting_bytes: int = 4 * MIB
-    #: bytes waiting to be written above which no further request of the other side is started
-    high_water: int = 1 * MIB
+    max_request_bytes: int = 16 * MIB
+    #: bytes of requests that wait; above it nothing more is read from the other side
+    max_waiting_bytes: int = 1 * MIB
+    #: how long nothing may be read because nothing that was read before is finished
+    stall_timeout: float = 60.0

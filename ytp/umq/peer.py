@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import sys
-import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any, ClassVar, TypeAlias
 
@@ -18,7 +15,6 @@ from ytp.net.tcp import FramingError
 from ytp.umq import discovery
 from ytp.umq.codec import Kind
 from ytp.umq.errors import (
-    AttachmentError,
     CallException,
     ErrorCode,
     ExecutionError,
@@ -27,29 +23,30 @@ from ytp.umq.errors import (
     UmqError,
     format_error,
 )
-from ytp.umq.limits import UmqLimits
-from ytp.umq.payload import Attachment, AttachmentSource, Payload, error_text, read_source
-from ytp.umq.protocol import (
+from ytp.umq.events import (
     AttachmentArrived,
     AttachmentFailed,
     CallbackRequested,
     Closed,
-    Connection,
     DiscoverRequested,
     Event,
     HelloReceived,
     MethodRequested,
     Opened,
     Replied,
-    Role,
-    State,
     TopicClosed,
     Unsubscribed,
     Updated,
     VariableChanged,
 )
-from ytp.umq.services import Handler, Method, Request, Route, Services
-from ytp.umq.topics import HIGH_WATER_MARK, HighWater, Publication, Subscription, run_hook
+from ytp.umq.hooks import run_hook
+from ytp.umq.limits import UmqLimits
+from ytp.umq.link import Link
+from ytp.umq.payload import Attachment, AttachmentSource, Payload, error_text
+from ytp.umq.protocol import Connection, Role, State
+from ytp.umq.services import Handler, Method, Request, Services
+from ytp.umq.serving import Dispatcher
+from ytp.umq.topics import HIGH_WATER_MARK, HighWater, Publication, Subscription
 from ytp.umq.variables import LocalVariables, RemoteVariables
 
 __all__ = ["Callback", "HelloHook", "Peer"]
@@ -59,11 +56,7 @@ log = logging.getLogger("ytp.umq")
 #: Decides about a connecting client: returns the welcome (text, Payload or None), or raises to refuse it.
 HelloHook: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
 
-_Requested: TypeAlias = MethodRequested | CallbackRequested | DiscoverRequested
 _OnReply: TypeAlias = "Callable[[Replied | None, tuple[Attachment, ...]], None]"
-
-# From Python 3.12 a task can run up to its first wait at once: most handlers then never see the scheduler.
-_TASK_OPTIONS: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
 class Callback:
@@ -106,13 +99,13 @@ class Peer:
         require_handshake: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self._carrier = carrier
         self._limits = limits or UmqLimits()
         self._clock = clock or SystemClock()
         deadline = self._clock.monotonic() + self._limits.handshake_timeout
         self._connection = Connection(
             role, limits=self._limits, require_handshake=require_handshake, handshake_deadline=deadline
         )
+        self._link = Link(carrier, self._connection)
         self._hello = hello
         self._on_hello = on_hello
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -121,29 +114,17 @@ class Peer:
         self._error: UmqError | None = None
         self._disconnect_hooks: list[Callable[[], object]] = []
         self._variable_hooks: list[Callable[[str, str | None], object]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
         self._replies: dict[str, _OnReply] = {}
         self._callbacks: dict[str, tuple[Method, Callable[[], object] | None]] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._publications: dict[str, Publication] = {}
         self._next_topic = 0
-        # Received attachments by number, as long as the application holds them.
-        self._awaited: dict[int, weakref.ref[Attachment]] = {}
-        self._unread_bytes = 0
-        # Our own, in order of announcement, and the task that waits for the first of them.
-        self._sources: deque[tuple[int, AttachmentSource]] = deque()
-        self._attacher: asyncio.Task[None] | None = None
-        # Requests that wait because too many are served, or because the other side does not read.
-        self._waiting: deque[tuple[_Requested, tuple[Attachment, ...]]] = deque()
-        self._waiting_bytes = 0
-        self._served = 0
-        self._room = asyncio.Event()
-        self._relief: asyncio.Task[None] | None = None
 
         #: methods and routes of this connection alone, in front of those that it was given
         self.services = Services(services)
+        self._dispatcher = Dispatcher(self, self._link, self.services, self._limits)
         #: variables of ours; writing sends them
-        self.local = LocalVariables(self._connection, self._flush)
+        self.local = LocalVariables(self._connection, self._link.flush)
         #: variables of the other side
         self.remote = RemoteVariables(self._connection)
         #: anything that the application wants to remember with this connection; never sent
@@ -159,11 +140,25 @@ class Peer:
     @property
     def name(self) -> str:
         """Who is at the other end, for people and logs."""
-        return self._carrier.remote
+        return self._link.carrier.remote
 
     @property
     def closed(self) -> bool:
         return self._connection.state is State.CLOSED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is done and the connection not over."""
+        return self._connection.state is State.OPEN
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much is unsent that it is better to :meth:`drain` before sending more."""
+        return self._link.carrier.congested
+
+    async def drain(self) -> None:
+        """Wait until the other side has read enough to go on sending, or the connection is over."""
+        await self._link.carrier.drain()
 
     @property
     def error(self) -> UmqError | None:
@@ -172,23 +167,23 @@ class Peer:
 
     async def run(self) -> None:
         """Drive the connection until it is over. One task does this for each peer."""
-        connection, carrier, handlers = self._connection, self._carrier, self._handlers
+        connection, carrier, flush = self._connection, self._link.carrier, self._link.flush
+        handlers = self._handlers
         timer = self._clock.call_later(self._limits.handshake_timeout, self._check_time)
         if connection.role is Role.CLIENT:
             hello = self._hello
             numbers = connection.hello(str(hello), len(_attachments(hello)))
-            self._attach(numbers, _attachments(hello))
-            self._flush()
+            self._link.sender.attach(numbers, _attachments(hello))
+            self._link.flush()
         try:
             while not self.closed:
                 frame = await carrier.recv()
                 events = connection.lost() if frame is None else connection.receive(frame)
                 for event in events:
                     handlers[type(event)](self, event)
-                self._flush()
-                if self._waiting_bytes > self._limits.max_waiting_bytes:
-                    self._room.clear()
-                    await self._room.wait()
+                flush()
+                if self._is_overfull():
+                    await self._wait_for_progress()
         except FramingError as error:
             log.warning("%s: %s", self.name, error)
             broken = error.code == ErrorCode.PARSE
@@ -196,7 +191,29 @@ class Peer:
         finally:
             timer.cancel()
             self._handle(connection.lost())
-            await self._close_carrier()
+            await self._close_link()
+
+    def _is_overfull(self) -> bool:
+        limits = self._limits
+        return (
+            self._dispatcher.waiting_bytes > limits.max_waiting_bytes
+            or self._link.receiver.unread_bytes > limits.max_attachment_bytes
+        )
+
+    async def _wait_for_progress(self) -> None:
+        """Read nothing while too much is unfinished; when nothing moves, end the connection."""
+        link, limit = self._link, self._limits.stall_timeout
+        while not self.closed and self._is_overfull():
+            link.progress.clear()
+            try:
+                async with asyncio.timeout(limit):
+                    await link.progress.wait()
+            except TimeoutError:
+                detail = (
+                    f"no progress for {limit} s with {self._dispatcher.waiting_bytes} bytes of requests waiting "
+                    f"and {link.receiver.unread_bytes} bytes of attachments unread"
+                )
+                self._handle(self._connection.fail(ErrorCode.INTERNAL, detail))
 
     def start(self) -> None:
         """Let a task of its own :meth:`run` this peer."""
@@ -213,11 +230,11 @@ class Peer:
     async def close(self) -> None:
         """Close the connection in order: what is queued is sent, what is outstanding fails."""
         self._handle(self._connection.lost())
-        await self._close_carrier()
+        await self._close_link()
 
     def abort(self) -> None:
         """Drop the connection at once."""
-        self._carrier.abort()
+        self._link.carrier.abort()
         self._handle(self._connection.lost())
 
     def on_disconnect(self, hook: Callable[[], object]) -> None:
@@ -329,8 +346,8 @@ class Peer:
         attachments: Iterable[AttachmentSource],
         timeout: float | None,
     ) -> Payload:
-        if self._carrier.buffered > self._limits.high_water:
-            await self._carrier.drain()
+        if self._link.carrier.congested:
+            await self._link.carrier.drain()
         answer: asyncio.Future[tuple[Replied, tuple[Attachment, ...]] | None]
         answer = asyncio.get_running_loop().create_future()
 
@@ -369,207 +386,28 @@ class Peer:
         sources = (*_attachments(data), *attachments)
         identifier, numbers = self._connection.request(kind, data, name, len(sources))
         self._replies[identifier] = on_reply
-        self._attach(numbers, sources)
-        self._flush()
+        self._link.sender.attach(numbers, sources)
+        self._link.flush()
         return identifier
 
     def _on_replied(self, event: Replied) -> None:
-        self._replies.pop(event.id)(event, self._receive_attachments(event.attachments))
+        self._replies.pop(event.id)(event, self._link.receiver.expect(event.attachments))
 
     # --- requests of theirs
 
-    def _on_requested(self, event: _Requested) -> None:
-        # Attachments are received from now on, whenever the request is served.
-        attachments: tuple[Attachment, ...] = ()
-        if not isinstance(event, DiscoverRequested):
-            attachments = self._receive_attachments(event.attachments)
-        if self._waiting or self._is_loaded():
-            self._waiting.append((event, attachments))
-            self._waiting_bytes += _request_size(event)
-            self._start_relief()
-        else:
-            self._serve(event, attachments)
+    def _on_method(self, event: MethodRequested) -> None:
+        self._dispatcher.on_method(event)
 
-    def _is_loaded(self) -> bool:
-        return self._served >= self._limits.max_requests or self._carrier.buffered > self._limits.high_water
+    def _on_callback(self, event: CallbackRequested) -> None:
+        self._dispatcher.on_callback(event, self._callbacks.pop(event.name)[0])
 
-    def _serve_waiting(self) -> None:
-        while self._waiting and not self._is_loaded():
-            self._serve_next()
-        if self._waiting_bytes <= self._limits.max_waiting_bytes // 2:
-            self._room.set()
-
-    def _serve_next(self) -> None:
-        event, attachments = self._waiting.popleft()
-        self._waiting_bytes -= _request_size(event)
-        self._serve(event, attachments)
-        self._flush()
-
-    def _start_relief(self) -> None:
-        if self._relief is None and self._served < self._limits.max_requests:
-            task = self._spawn(self._wait_for_relief())
-            self._relief = None if task.done() else task
-
-    async def _wait_for_relief(self) -> None:
-        """While the other side does not read its answers, its further requests wait."""
-        try:
-            while self._waiting and self._served < self._limits.max_requests:
-                await self._carrier.drain()
-                if self._waiting:
-                    self._serve_next()
-                self._serve_waiting()
-                await asyncio.sleep(0)
-        finally:
-            self._relief = None
-
-    def _serve(self, event: _Requested, attachments: tuple[Attachment, ...]) -> None:
-        if isinstance(event, DiscoverRequested):
-            self._serve_discovery(event)
-            return
-        request = Request.make(event.payload, attachments, event.name, event.id, self)
-        if isinstance(event, CallbackRequested):
-            # Registered ids and functions go together; the machine has seen the id.
-            self._run(event.serial, self._callbacks.pop(event.name)[0], request)
-            return
-        method = self.services.find(event.name)
-        if method is not None:
-            self._run(event.serial, method, request)
-            return
-        route = self.services.find_route(event.name)
-        if route is None:
-            self._reply_error(event.serial, _not_found(ExecutionError))
-        elif route.handler is not None:
-            self._run(event.serial, route.handler, request)
-        else:
-            self._route(event.serial, route, request, Kind.METHOD)
-
-    def _serve_discovery(self, event: DiscoverRequested) -> None:
-        query = event.query
-        if not query:
-            self._reply(event.serial, Kind.RESULT, discovery.format_listing(*self.services.listing()))
-            return
-        method = self.services.find(query)
-        if method is not None:
-            self._reply(event.serial, Kind.RESULT, discovery.format_documentation(method.doc))
-            return
-        route = self.services.find_route(query)
-        if route is not None and route.discover is not None:
-            request = Request.make(query[len(route.prefix) :], (), query, event.id, self)
-            self._run(event.serial, route.discover, request)
-        elif route is not None and route.target is not None:
-            self._route(event.serial, route, Request.make(query, (), query, event.id, self), Kind.DISCOVER)
-        else:
-            self._reply_error(event.serial, _not_found(CallException))
-
-    def _run(self, serial: int, method: Method, request: Request) -> None:
-        if method.is_async:
-            self._served += 1
-            self._spawn(self._run_async(serial, method.handler, request))
-            return
-        try:
-            result = method.handler(request)
-            if inspect.isawaitable(result):
-                self._served += 1
-                self._spawn(self._run_async(serial, lambda _: result, request))
-                return
-            self._reply_result(serial, result)
-        except Exception as error:
-            self._handler_failed(serial, request.name, error)
-
-    async def _run_async(self, serial: int, handler: Handler, request: Request) -> None:
-        try:
-            result = handler(request)
-            self._reply_result(serial, await result if inspect.isawaitable(result) else result)
-        except Exception as error:
-            self._handler_failed(serial, request.name, error)
-        finally:
-            self._served_one()
-
-    def _served_one(self) -> None:
-        self._served -= 1
-        self._flush()
-        if self._waiting:
-            self._serve_waiting()
-            if self._waiting:
-                self._start_relief()
-
-    def _reply_result(self, serial: int, result: object) -> None:
-        if result is None:
-            result = ""
-        if not isinstance(result, str):
-            raise TypeError(f"a handler returns str, Payload or None, not {type(result).__name__}")
-        self._reply(serial, Kind.RESULT, result, _attachments(result))
-
-    def _handler_failed(self, serial: int, name: str, error: Exception) -> None:
-        if not isinstance(error, (CallException, ExecutionError)):
-            log.error("handler of %r for %s failed", name, self.name, exc_info=error)
-        self._reply_error(serial, error)
-
-    def _reply_error(self, serial: int, error: Exception) -> None:
-        if isinstance(error, (CallException, ExecutionError)):
-            kind = Kind.EXCEPTION if isinstance(error, CallException) else Kind.EXECUTION_ERROR
-            self._reply(serial, kind, error_text(error))
-        else:
-            self._reply(serial, Kind.EXCEPTION, format_error(ErrorCode.UNHANDLED, error_text(error)))
-
-    def _reply(
-        self, serial: int, kind: Kind, payload: str = "", attachments: tuple[AttachmentSource, ...] = ()
-    ) -> None:
-        self._attach(self._connection.reply(serial, kind, payload, len(attachments)), attachments)
-
-    # --- routing
-
-    def _route(self, serial: int, route: Route, request: Request, kind: Kind) -> None:
-        target = route.target
-        if isinstance(target, Peer):
-            self._forward(serial, target, route.prefix, request, kind)
-            return
-        assert target is not None
-        try:
-            chosen = target(request)
-        except Exception as error:
-            self._handler_failed(serial, request.name, error)
-            return
-        if inspect.isawaitable(chosen):
-            self._served += 1
-            self._spawn(self._choose(serial, chosen, route.prefix, request, kind))
-        else:
-            self._forward(serial, chosen, route.prefix, request, kind)
-
-    async def _choose(
-        self, serial: int, chosen: Awaitable[Peer | None], prefix: str, request: Request, kind: Kind
-    ) -> None:
-        try:
-            self._forward(serial, await chosen, prefix, request, kind)
-        except Exception as error:
-            self._handler_failed(serial, request.name, error)
-        finally:
-            self._served_one()
-
-    def _forward(self, serial: int, target: Peer | None, prefix: str, request: Request, kind: Kind) -> None:
-        """Pass a request on as it is, and its answer back, without looking into either."""
-
-        def on_reply(reply: Replied | None, attachments: tuple[Attachment, ...]) -> None:
-            if reply is None:
-                # It was written to the other peer, so it may have run.
-                self._reply_error(serial, CallException(ErrorCode.DISCONNECTED, ErrorCode.DISCONNECTED.text))
-            else:
-                self._reply(serial, reply.kind, reply.payload, attachments)
-            self._flush()
-
-        if target is None or target.closed:
-            self._reply_error(serial, ExecutionError(ErrorCode.DISCONNECTED, ErrorCode.DISCONNECTED.text))
-            return
-        name = request.name[len(prefix) :]
-        if kind is Kind.DISCOVER:
-            target._start(kind, name, "", (), on_reply)
-        else:
-            target._start(kind, request.text, name, request.attachments, on_reply)
+    def _on_discover(self, event: DiscoverRequested) -> None:
+        self._dispatcher.on_discover(event)
 
     # --- topics
 
     def _on_updated(self, event: Updated) -> None:
-        payload = Payload(event.payload, self._receive_attachments(event.attachments))
+        payload = Payload(event.payload, self._link.receiver.expect(event.attachments))
         self._subscriptions[event.topic]._update(payload)
 
     def _on_topic_closed(self, event: TopicClosed) -> None:
@@ -582,17 +420,17 @@ class Peer:
         if self._subscriptions.get(subscription.topic) is subscription:
             del self._subscriptions[subscription.topic]
             self._connection.unsubscribe(subscription.topic)
-            self._flush()
+            self._link.flush()
 
     def _publish(self, topic: str, data: str, attachments: Iterable[AttachmentSource]) -> None:
         sources = (*_attachments(data), *attachments)
-        self._attach(self._connection.publish(topic, data, len(sources)), sources)
-        self._flush()
+        self._link.sender.attach(self._connection.publish(topic, data, len(sources)), sources)
+        self._link.flush()
 
     def _end_publish(self, publication: Publication) -> None:
         self._publications.pop(publication.topic, None)
         self._connection.end_publish(publication.topic)
-        self._flush()
+        self._link.flush()
 
     def _on_variable(self, event: VariableChanged) -> None:
         for hook in self._variable_hooks:
@@ -601,12 +439,12 @@ class Peer:
     # --- handshake
 
     def _on_hello_received(self, event: HelloReceived) -> None:
-        hello = Request.make(event.payload, self._receive_attachments(event.attachments), "", "", self)
+        hello = Request.make(event.payload, self._link.receiver.expect(event.attachments), "", "", self)
         self.welcome = hello
         if self._on_hello is None:
             self._welcome("")
         else:
-            self._spawn(self._decide(hello))
+            self._link.spawn(self._decide(hello))
 
     async def _decide(self, hello: Request) -> None:
         assert self._on_hello is not None
@@ -620,16 +458,16 @@ class Peer:
             code = ErrorCode.INTERNAL
             self._handle(self._connection.refuse(format_error(code, code.text)))
         if self.closed:
-            await self._close_carrier()
+            await self._close_link()
 
     def _welcome(self, answer: str) -> None:
         numbers, events = self._connection.accept(str(answer), len(_attachments(answer)))
-        self._attach(numbers, _attachments(answer))
+        self._link.sender.attach(numbers, _attachments(answer))
         self._handle(events)
 
     def _on_opened(self, event: Opened) -> None:
         if self._connection.role is Role.CLIENT:
-            self.welcome = Payload(event.payload, self._receive_attachments(event.attachments))
+            self.welcome = Payload(event.payload, self._link.receiver.expect(event.attachments))
         if not self._opened.done():
             self._opened.set_result(None)
 
@@ -637,84 +475,22 @@ class Peer:
         events = self._connection.check_time(self._clock.monotonic())
         if events:
             self._handle(events)
-            self._spawn(self._close_carrier())
+            self._link.spawn(self._close_link())
 
     # --- attachments
 
-    def _receive_attachments(self, numbers: range) -> tuple[Attachment, ...]:
-        if not numbers:
-            return ()
-        attachments = tuple(Attachment(self._on_read) for _ in numbers)
-        if self.closed:
-            for attachment in attachments:
-                attachment._fail(PeerDisconnected())
-        else:
-            self._awaited.update(zip(numbers, map(weakref.ref, attachments), strict=True))
-        return attachments
-
-    def _on_read(self, size: int) -> None:
-        self._unread_bytes -= size
-
     def _on_attachment_arrived(self, event: AttachmentArrived) -> None:
-        attachment = self._take_awaited(event.number)
-        if attachment is None:
-            return
-        self._unread_bytes += len(event.data)
-        attachment._arrive(event.data)
-        if self._unread_bytes > self._limits.max_attachment_bytes:
-            detail = f"{self._unread_bytes} bytes of attachments that nobody has read"
-            self._handle(self._connection.fail(ErrorCode.INTERNAL, detail))
+        self._link.receiver.arrive(event.number, event.data)
 
     def _on_attachment_failed(self, event: AttachmentFailed) -> None:
-        attachment = self._take_awaited(event.number)
-        if attachment is not None:
-            attachment._fail(AttachmentError(event.text))
-
-    def _take_awaited(self, number: int) -> Attachment | None:
-        reference = self._awaited.pop(number, None)
-        return None if reference is None else reference()
-
-    def _attach(self, numbers: range, sources: tuple[AttachmentSource, ...]) -> None:
-        if not numbers:
-            return
-        self._sources.extend(zip(numbers, sources, strict=True))
-        if self._attacher is None:
-            task = self._spawn(self._send_attachments())
-            self._attacher = None if task.done() else task
-
-    async def _send_attachments(self) -> None:
-        """Settle our attachments one after another, each as soon as its content and the carrier are ready."""
-        connection = self._connection
-        try:
-            while self._sources and not self.closed:
-                number, source = self._sources.popleft()
-                try:
-                    connection.attachment_ready(number, await read_source(source))
-                except Exception as error:
-                    connection.attachment_failed(number, error_text(error))
-                self._flush()
-                await self._carrier.drain()
-        finally:
-            self._attacher = None
+        self._link.receiver.fail(event.number, event.text)
 
     # --- inside
-
-    def _flush(self) -> None:
-        for frame in self._connection.take():
-            self._carrier.send(frame)
 
     def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             self._handlers[type(event)](self, event)
-        self._flush()
-
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
-        loop = asyncio.get_running_loop()
-        task: asyncio.Task[None] = asyncio.Task(work, loop=loop, **_TASK_OPTIONS)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return task
+        self._link.flush()
 
     def _raise_if_closed(self) -> None:
         if self.closed:
@@ -727,7 +503,7 @@ class Peer:
         return PeerDisconnected()
 
     def _on_closed(self, event: Closed) -> None:
-        self._flush()
+        self._link.flush()
         if event.complaint:
             self._error = GlobalError(event.code, event.message)
             log.info("%s: connection ended: %s (%s)", self.name, self._error, event.detail)
@@ -739,12 +515,11 @@ class Peer:
         replies, self._replies = self._replies, {}
         for on_reply in replies.values():
             on_reply(None, ())
-        for reference in self._awaited.values():
-            attachment = reference()
-            if attachment is not None:
-                attachment._fail(self._lost_error())
-        self._awaited.clear()
-        unclean = event.complaint or not self._carrier.clean
+        self._link.receiver.end(self._lost_error)
+        self._link.sender.end()
+        self._dispatcher.end()
+        self._link.progress.set()
+        unclean = event.complaint or not self._link.carrier.clean
         subscriptions, self._subscriptions = self._subscriptions, {}
         for subscription in subscriptions.values():
             subscription._end(self._lost_error() if unclean else None)
@@ -755,28 +530,20 @@ class Peer:
         for _, on_lost in callbacks.values():
             if on_lost is not None:
                 run_hook(on_lost)
-        self._sources.clear()
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        self._room.set()
         hooks, self._disconnect_hooks = self._disconnect_hooks, []
         for hook in hooks:
             run_hook(hook)
 
-    async def _close_carrier(self) -> None:
-        current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
-        await self._carrier.close(self._connection.close_code)
+    async def _close_link(self) -> None:
+        await self._link.close()
         self._finished.set()
 
     _handlers: ClassVar[dict[type, Callable[[Peer, Any], None]]] = {
         HelloReceived: _on_hello_received,
         Opened: _on_opened,
-        MethodRequested: _on_requested,
-        CallbackRequested: _on_requested,
-        DiscoverRequested: _on_requested,
+        MethodRequested: _on_method,
+        CallbackRequested: _on_callback,
+        DiscoverRequested: _on_discover,
         Replied: _on_replied,
         Updated: _on_updated,
         TopicClosed: _on_topic_closed,
@@ -794,11 +561,3 @@ def _attachments(data: str) -> tuple[AttachmentSource, ...]:
 
 def _error_class(kind: Kind) -> type[UmqError]:
     return CallException if kind is Kind.EXCEPTION else ExecutionError
-
-
-def _not_found(error: type[UmqError]) -> UmqError:
-    return error(ErrorCode.NO_METHOD, ErrorCode.NO_METHOD.text)
-
-
-def _request_size(event: _Requested) -> int:
-    return 256 + len(event.query if isinstance(event, DiscoverRequested) else event.payload)

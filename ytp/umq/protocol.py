@@ -12,12 +12,9 @@ attachments of our own are settled by :meth:`Connection.attachment_ready` and
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TypeAlias
 
+from ytp.umq.attachments import IncomingQueue, OutgoingQueue
 from ytp.umq.codec import (
     FrameError,
     Kind,
@@ -29,35 +26,27 @@ from ytp.umq.codec import (
     parse,
 )
 from ytp.umq.errors import ErrorCode, format_error, parse_error
+from ytp.umq.events import (
+    NO_ATTACHMENTS,
+    AttachmentArrived,
+    AttachmentFailed,
+    CallbackRequested,
+    Closed,
+    DiscoverRequested,
+    Event,
+    HelloReceived,
+    MethodRequested,
+    Opened,
+    Replied,
+    TopicClosed,
+    Unsubscribed,
+    Updated,
+    VariableChanged,
+)
 from ytp.umq.limits import UmqLimits
+from ytp.umq.version import SUPPORTED, VERSION, choose_version
 
-__all__ = [
-    "VERSION",
-    "AttachmentArrived",
-    "AttachmentFailed",
-    "CallbackRequested",
-    "Closed",
-    "Connection",
-    "DiscoverRequested",
-    "Event",
-    "HelloReceived",
-    "MethodRequested",
-    "Opened",
-    "Replied",
-    "Role",
-    "State",
-    "TopicClosed",
-    "Unsubscribed",
-    "Updated",
-    "VariableChanged",
-    "choose_version",
-]
-
-VERSION = "1.0.0"
-_SUPPORTED = (VERSION,)
-_VERSION_FORM = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", re.ASCII)
-
-NO_ATTACHMENTS = range(0)
+__all__ = ["Connection", "Role", "State"]
 
 
 class Role(StrEnum):
@@ -74,155 +63,6 @@ class State(Enum):
     DECIDING = "deciding"
     OPEN = "open"
     CLOSED = "closed"
-
-
-@dataclass(slots=True, frozen=True)
-class HelloReceived:
-    """Answer with :meth:`Connection.accept` or :meth:`Connection.refuse`."""
-
-    version: str
-    payload: str
-    attachments: range
-
-
-@dataclass(slots=True, frozen=True)
-class Opened:
-    """The handshake is done. For a client, ``payload`` is the welcome of the server."""
-
-    version: str
-    payload: str = ""
-    attachments: range = NO_ATTACHMENTS
-
-
-@dataclass(slots=True, frozen=True)
-class MethodRequested:
-    """Answer with :meth:`Connection.reply`, once, giving ``serial``."""
-
-    serial: int
-    id: str
-    name: str
-    payload: str
-    attachments: range
-
-
-@dataclass(slots=True, frozen=True)
-class CallbackRequested:
-    """One of our callbacks is called, for its only time. Answer like a method."""
-
-    serial: int
-    id: str
-    name: str
-    payload: str
-    attachments: range
-
-
-@dataclass(slots=True, frozen=True)
-class DiscoverRequested:
-    """Answer like a method, with the content of :mod:`ytp.umq.discovery`."""
-
-    serial: int
-    id: str
-    query: str
-
-
-@dataclass(slots=True, frozen=True)
-class Replied:
-    """The one answer to a request of ours; ``kind`` is RESULT, EXCEPTION or EXECUTION_ERROR."""
-
-    id: str
-    kind: Kind
-    payload: str
-    attachments: range
-
-
-@dataclass(slots=True, frozen=True)
-class Updated:
-    """An update of a topic that we subscribed."""
-
-    topic: str
-    payload: str
-    attachments: range
-
-
-@dataclass(slots=True, frozen=True)
-class TopicClosed:
-    """The publisher ended a topic that we subscribed."""
-
-    topic: str
-
-
-@dataclass(slots=True, frozen=True)
-class Unsubscribed:
-    """The subscriber does not want our topic any more."""
-
-    topic: str
-
-
-@dataclass(slots=True, frozen=True)
-class VariableChanged:
-    """The other side set a variable, or deleted it (``value`` None)."""
-
-    name: str
-    value: str | None
-
-
-@dataclass(slots=True, frozen=True)
-class AttachmentArrived:
-    number: int
-    data: bytes
-
-
-@dataclass(slots=True, frozen=True)
-class AttachmentFailed:
-    number: int
-    text: str
-
-
-@dataclass(slots=True, frozen=True)
-class Closed:
-    """The connection is over, and this the last event.
-
-    ``complaint`` is True when one side sent a global error; ``detail`` says more than goes on the wire.
-    """
-
-    code: int
-    message: str
-    complaint: bool
-    detail: str = ""
-
-
-Event: TypeAlias = (
-    HelloReceived
-    | Opened
-    | MethodRequested
-    | CallbackRequested
-    | DiscoverRequested
-    | Replied
-    | Updated
-    | TopicClosed
-    | Unsubscribed
-    | VariableChanged
-    | AttachmentArrived
-    | AttachmentFailed
-    | Closed
-)
-
-
-def choose_version(proposed: str) -> str | None:
-    """The highest version that we support and that is not above ``proposed``.
-
-    >>> choose_version("1.1.0"), choose_version("0.9"), choose_version("new")
-    ('1.0.0', None, None)
-    """
-    if not _VERSION_FORM.fullmatch(proposed):
-        return None
-    wanted = _version_key(proposed)
-    fitting = [version for version in _SUPPORTED if _version_key(version) <= wanted]
-    return max(fitting, key=_version_key, default=None)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 class _Complaint(Exception):
@@ -266,12 +106,8 @@ class Connection:
         self._subscriptions: set[str] = set()
         self._publications: set[str] = set()
         self._remote_bytes = 0
-        # Received attachments: numbers below `_arrived` are settled, those below `_announced` are awaited.
-        self._announced = 0
-        self._arrived = 0
-        # Our own: a queue of what was announced. None = not settled yet, str = error text.
-        self._own_queue: deque[bytes | str | None] = deque()
-        self._own_first = 0
+        self._incoming = IncomingQueue()
+        self._outgoing = OutgoingQueue()
         self._held: list[tuple[Message, range] | AttachmentArrived | AttachmentFailed] = []
         self._held_bytes = 0
         self._hello_end = 0
@@ -373,6 +209,11 @@ class Connection:
         """Requests of the other side that are not answered yet."""
         return len(self._serving)
 
+    @property
+    def outstanding(self) -> int:
+        """Requests of ours that are not answered yet."""
+        return len(self._requests)
+
     # --- callbacks, topics, variables
 
     def register_callback(self) -> str:
@@ -414,9 +255,6 @@ class Connection:
             self._publications.discard(topic)
             self._send(Kind.CLOSE_TOPIC, topic)
 
-    def publishes(self, topic: str) -> bool:
-        return topic in self._publications
-
     def set_variable(self, name: str, value: str) -> None:
         check_variable(name)
         if self.local.get(name) != value:
@@ -441,12 +279,12 @@ class Connection:
     @property
     def unsent_attachments(self) -> int:
         """Attachments announced by us and not yet sent."""
-        return len(self._own_queue)
+        return len(self._outgoing)
 
     @property
     def awaited_attachments(self) -> int:
         """Attachments announced to us and not yet received."""
-        return self._announced - self._arrived
+        return len(self._incoming)
 
     # --- sending
 
@@ -460,21 +298,11 @@ class Connection:
         if self.state is State.CLOSED:
             return NO_ATTACHMENTS
         self._out.append(encode(kind, identifier, payload, name, attachments))
-        if not attachments:
-            return NO_ATTACHMENTS
-        first = self._own_first + len(self._own_queue)
-        self._own_queue.extend([None] * attachments)
-        return range(first, first + attachments)
+        return self._outgoing.announce(attachments) if attachments else NO_ATTACHMENTS
 
     def _settle_own(self, number: int, frame: bytes | str) -> None:
-        if self.state is State.CLOSED:
-            return
-        queue = self._own_queue
-        queue[number - self._own_first] = frame
-        while queue and queue[0] is not None:
-            self._out.append(queue[0])
-            queue.popleft()
-            self._own_first += 1
+        if self.state is not State.CLOSED:
+            self._out += self._outgoing.settle(number, frame)
 
     def _complain(self, code: int, message: str, detail: str) -> list[Event]:
         self._out.append(encode(Kind.EXCEPTION, "", format_error(code, message)))
@@ -489,7 +317,7 @@ class Connection:
         self._callbacks.clear()
         self._subscriptions.clear()
         self._publications.clear()
-        self._own_queue.clear()
+        self._outgoing.clear()
         self._held.clear()
         return Closed(code, message, complaint, detail)
 
@@ -519,19 +347,16 @@ class Connection:
         return self._receive_hello(message, numbers)
 
     def _announce(self, count: int) -> range:
-        first = self._announced
-        if first + count - self._arrived > self._limits.max_pending_attachments:
-            raise _Complaint(
-                ErrorCode.PARSE, f"more than {self._limits.max_pending_attachments} attachments awaited"
-            )
-        self._announced += count
-        return range(first, first + count)
+        most = self._limits.max_pending_attachments
+        if len(self._incoming) + count > most:
+            raise _Complaint(ErrorCode.PARSE, f"more than {most} attachments awaited")
+        return self._incoming.announce(count)
 
     def _next_arrival(self) -> int:
-        number = self._arrived
-        if number == self._announced:
-            raise _Complaint(ErrorCode.UNEXPECTED_BINARY, f"{number} attachments announced, one more came")
-        self._arrived += 1
+        number = self._incoming.arrive()
+        if number is None:
+            announced = self._incoming.announced
+            raise _Complaint(ErrorCode.UNEXPECTED_BINARY, f"{announced} attachments announced, one more came")
         return number
 
     def _settle(self, event: AttachmentArrived | AttachmentFailed) -> list[Event]:
@@ -564,7 +389,7 @@ class Connection:
             raise _Complaint(ErrorCode.VERSION, f"version {message.id!r} proposed")
         self.version = version
         self.state = State.DECIDING
-        self._hello_end = self._announced
+        self._hello_end = self._incoming.announced
         return [HelloReceived(message.id, message.payload, attachments)]
 
     def _receive_welcome(self, message: Message, attachments: range) -> list[Event]:
@@ -574,7 +399,7 @@ class Connection:
             raise _Complaint(
                 ErrorCode.INTERNAL, f"message {message.kind.value!r} before the welcome", "Welcome required"
             )
-        if message.id not in _SUPPORTED:
+        if message.id not in SUPPORTED:
             raise _Complaint(ErrorCode.VERSION, f"version {message.id!r} welcomed")
         self.version = message.id
         return self._open(message.payload, attachments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ytp.net.queue import BoundedQueue, Policy, QueueClosed, QueueOverflow
 from ytp.umq.errors import UmqError
+from ytp.umq.hooks import run_hook
 from ytp.umq.payload import AttachmentSource, Payload
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Publication:
         sent = self.send_nowait(data, attachments)
         if sent is not None:
             return sent
-        await self._peer._carrier.flush()
+        await self._peer._link.carrier.flush()
         return self._send(data, attachments)
 
     def send_nowait(self, data: str = "", attachments: Iterable[AttachmentSource] = ()) -> bool | None:
@@ -139,7 +139,7 @@ class Publication:
         if not self.active:
             return False
         policy = self._policy
-        if policy is not HighWater.IGNORE and self._peer._carrier.buffered > self._hwm:
+        if policy is not HighWater.IGNORE and self._peer._link.carrier.buffered > self._hwm:
             if policy is HighWater.SKIP:
                 self.skipped += 1
                 return True
@@ -217,25 +217,3 @@ class Publisher:
         for publication in list(self._publications):
             await publication.close()
         self._publications.clear()
-
-
-def run_hook(hook: Callable[[], object]) -> None:
-    """Hooks of the application must not harm the connection."""
-    try:
-        result = hook()
-    except Exception:
-        log.exception("hook %r failed", hook)
-        return
-    if inspect.iscoroutine(result):
-        task = asyncio.get_running_loop().create_task(result)
-        _hook_tasks.add(task)
-        task.add_done_callback(_hook_done)
-
-
-_hook_tasks: set[asyncio.Task[object]] = set()
-
-
-def _hook_done(task: asyncio.Task[object]) -> None:
-    _hook_tasks.discard(task)
-    if not task.cancelled() and task.exception() is not None:
-        log.error("hook failed", exc_info=task.exception())

@@ -272,11 +272,22 @@ class TestWebSocket:
             await server._pinging
             client.send("still here")
             assert await reading[0] == "still here"
+            reading[0] = asyncio.create_task(server.recv())
+            await asyncio.sleep(0)
             clock.advance(20)
             clock.advance(20)
             clock.advance(20)
-            assert await server.recv() is None
+            assert await reading[0] is None
             assert await reading[1] is None
+
+    async def test_silence_proves_nothing_while_nobody_reads(self):
+        clock = ManualClock()
+        async with ws_link({"clock": ManualClock()}, clock=clock) as (client, server):
+            for _ in range(5):
+                clock.advance(20)
+            assert not server.closed
+            client.send("kept")
+            assert await server.recv() == "kept"
 
     async def test_a_slow_reader_is_dropped_when_its_queue_is_full(self):
         async with ws_link(limits=Limits(max_queue_bytes=100_000)) as (_, server):
@@ -336,7 +347,7 @@ class TestMemory:
         assert right.send("x") is False
 
     async def test_overflow_closes_and_drain_waits(self):
-        left, right = memory_pair(limits=Limits(max_queue_bytes=100))
+        left, right = memory_pair(limits=Limits(max_queue_bytes=100, high_water=25))
         left.send("x" * 40)
         draining = asyncio.create_task(left.drain())
         await asyncio.sleep(0)
