@@ -104,7 +104,8 @@ void ytpi_supply_request(ytp_yamal_t *y, uint64_t end)
     /* Never make a writer wait for the helper. */
     if (pthread_mutex_trylock(&s->lock.inner) != 0)
         return;
-    ytpi_store_relaxed(&s->trigger, NEVER);
+    /* Ask again if no answer comes: the thread may have stayed behind in the parent of a fork while it was busy. */
+    ytpi_store_relaxed(&s->trigger, s->stop || !s->ahead ? NEVER : end + s->ahead);
     if (!s->stop && s->ahead) {
         s->wanted = end + s->ahead;
         if (s->wanted > YTPI_MAX_FILE)
