@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ytp import errors
@@ -18,8 +19,13 @@ from ytp._version import __version__
 from ytp.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
+    from ytp._backend import name as backend
     from ytp._core import Message
-    from ytp.bus import Bus, Channel, Columns, Directory, Peer, Subscription, Transaction, open, salvage
+    from ytp.bus import Bus, open
+    from ytp.channel import Channel, Peer, Transaction
+    from ytp.directory import Directory
+    from ytp.salvaging import salvage
+    from ytp.subscription import Columns, Subscription
 
 __all__ = [
     "Bus",
@@ -31,24 +37,33 @@ __all__ = [
     "Subscription",
     "Transaction",
     "__version__",
+    "backend",
     "open",
     "salvage",
     *errors.__all__,
 ]
 
-_IN_BUS = {"Bus", "Channel", "Columns", "Directory", "Peer", "Subscription", "Transaction", "open", "salvage"}
+_HOME = {
+    "Bus": "ytp.bus",
+    "Channel": "ytp.channel",
+    "Columns": "ytp.subscription",
+    "Directory": "ytp.directory",
+    "Peer": "ytp.channel",
+    "Subscription": "ytp.subscription",
+    "Transaction": "ytp.channel",
+    "open": "ytp.bus",
+    "salvage": "ytp.salvaging",
+}
 
 
 def __getattr__(name: str) -> Any:
     # The core is loaded on first use: the protocol packages and the command line do without it.
-    if name in _IN_BUS:
-        from ytp import bus
-
-        return getattr(bus, name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     if name == "Message":
-        from ytp._backend import core
-
-        return core.Message
+        return import_module("ytp._backend").core.Message
+    if name == "backend":
+        return import_module("ytp._backend").name
     raise AttributeError(f"module 'ytp' has no attribute {name!r}")
 
 

@@ -21,7 +21,7 @@ from ytp import errors
 from ytp._cffi_core import ffi, lib
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
+    from typing_extensions import Buffer
 
 __all__ = [
     "ID_FIRST",
@@ -32,6 +32,7 @@ __all__ = [
     "KIND_RESERVED",
     "KIND_SUBSCRIBE",
     "Cursor",
+    "Doorbell",
     "Handle",
     "Message",
     "Reservation",
@@ -65,7 +66,11 @@ now = clock.time_ns
 
 def stamp_of(time: int | None) -> int:
     """The time field of a message; negative times are stored as their two's complement."""
-    return now() if time is None else time & MASK
+    if time is None:
+        return now()
+    if not -(1 << 63) <= time <= MASK:
+        raise OverflowError(f"time {time} does not fit 64 bits")
+    return time & MASK
 
 
 def nanoseconds(timeout: float | None) -> int:
@@ -144,6 +149,7 @@ class Handle:
         format: int = 0,
         permissions: int = 0,
         closable: bool = False,
+        durable: bool = False,
         populate: int = 0,
         address_space: int = 0,
     ) -> Self:
@@ -152,7 +158,8 @@ class Handle:
             raise ValueError("a path must not contain a NUL byte")
         options = new("ytp_open_options_t *")
         options.mode, options.format, options.permissions = mode, format, permissions
-        options.closable, options.populate, options.address_space = bool(closable), populate, address_space
+        options.closable, options.durable = bool(closable), bool(durable)
+        options.populate, options.address_space = populate, address_space
         self = object.__new__(cls)
         self._path = os.fsdecode(encoded)
         self._peer_names = {}
@@ -368,6 +375,15 @@ class Handle:
         if at == ffi.NULL:
             raise ValueError(f"bytes {offset} to {offset + size} are not mapped")
         return at
+
+    def arm(self) -> tuple[int, int] | None:
+        """(address, value) of the wait word to sleep on, or None for files without one; look at the list after."""
+        token = lib.ytp_bus_arm(self._bus)
+        return None if token.word == ffi.NULL else (int(ffi.cast("uintptr_t", token.word)), token.value)
+
+    def has_next(self, position: int) -> bool:
+        """Whether something stands after a position that a cursor of this handle has had."""
+        return bool(lib.ytp_bus_has_next(self._bus, position))
 
     def address_of(self, offset: int, size: int) -> int:
         """The address of mapped bytes; for proofs that nothing is copied."""
@@ -631,7 +647,7 @@ class Reservation(Mapped):
     def __new__(cls, writer: Writer, size: int, time: int | None) -> Self:
         if size < 0:
             raise ValueError("the size of a message can not be negative")
-        stamp = None if time is None else time & MASK
+        stamp = None if time is None else stamp_of(time)
         data, offset, err = new("void **"), new(NUMBER), new(ERROR)
         code = lib.ytp_bus_reserve(writer._handle._bus, size, data, offset, err)
         if code != OK:
@@ -894,6 +910,29 @@ class Tuples:
         if m is None:
             raise StopIteration
         return m.time, self._cursor._handle.channel_name(m.channel), bytes(ffi.buffer(m.data, m.len))
+
+
+class Doorbell:
+    """A word of memory that a thread sleeps on together with wait words; ring() wakes it."""
+
+    def __init__(self) -> None:
+        self._word = new("uint32_t *")
+        self._seen = 0
+
+    def ring(self) -> None:
+        lib.ytp_wait_ring(self._word)
+
+    def listen(self) -> None:
+        """Remembers the bell's value: rings from here on end the next wait at once."""
+        self._seen = lib.ytp_wait_value(self._word)
+
+    def wait(self, armed: list[tuple[int, int]], timeout: float) -> None:
+        """Sleeps until one of the armed words changes, the bell rings, or the time is over."""
+        tokens = new("ytp_wait_token_t[]", 1 + len(armed[:127]))
+        tokens[0].word, tokens[0].value = self._word, self._seen
+        for token, (address, value) in zip(tokens[1 : len(tokens)], armed[:127], strict=True):
+            token.word, token.value = ffi.cast("const uint32_t *", address), value
+        lib.ytp_wait_many(tokens, len(tokens), nanoseconds(timeout))
 
 
 def pattern_matches(pattern: str, name: str) -> bool:

@@ -42,6 +42,15 @@ cdef inline uint64_t now() noexcept nogil:
     return <uint64_t>ts.tv_sec * 1000000000u + <uint64_t>ts.tv_nsec
 
 
+cdef inline uint64_t stamp_of(object time) except? 0xFFFFFFFFFFFFFFFF:
+    """Nanoseconds as the file stores them; negative ones wrap, what does not fit 64 bits raises OverflowError."""
+    if time is None:
+        return now()
+    if time < 0:
+        return <uint64_t><int64_t>time
+    return <uint64_t>time
+
+
 cdef object failure(int rc, ytp_error_t *err, str path):
     """The exception for a result code."""
     text = err.text[:].decode("utf-8", "replace") if err.text[0] else f"{path}: error {rc}"
@@ -92,12 +101,13 @@ cdef class Handle:
 
     cdef ytp_bus_t *bus
     cdef readonly str path
+    cdef bint durable  # a commit waits for the disk: release the global lock for it
     cdef list peer_names
     cdef list channel_names
     cdef object __weakref__
 
     def __cinit__(self, path, *, int mode, int format=0, uint32_t permissions=0, bint closable=False,
-                  uint64_t populate=0, uint64_t address_space=0):
+                  bint durable=False, uint64_t populate=0, uint64_t address_space=0):
         cdef ytp_open_options_t options
         cdef ytp_error_t err
         cdef bytes encoded = _os.fsencode(path)
@@ -113,8 +123,10 @@ cdef class Handle:
         options.format = <ytp_format_t>format
         options.permissions = permissions
         options.closable = closable
+        options.durable = durable
         options.populate = populate
         options.address_space = address_space
+        self.durable = durable
         self.peer_names = []
         self.channel_names = []
         with nogil:
@@ -188,7 +200,7 @@ cdef class Handle:
 
     def channel(self, uint64_t peer, name, time=None):
         cdef bytes encoded = encode_name(name, "a channel name")
-        cdef uint64_t channel, stamp = now() if time is None else time
+        cdef uint64_t channel, stamp = stamp_of(time)
         cdef ytp_error_t err
         cdef const char *text = encoded
         cdef size_t size = len(encoded)
@@ -273,7 +285,7 @@ cdef class Handle:
 
     def subscribe(self, uint64_t peer, pattern, time=None):
         cdef bytes encoded = encode_name(pattern, "a pattern")
-        cdef uint64_t stamp = now() if time is None else time
+        cdef uint64_t stamp = stamp_of(time)
         cdef cbool added = False
         cdef ytp_error_t err
         cdef int rc = ytp_bus_subscribe(self.bus, peer, stamp, encoded, len(encoded), &added, &err)
@@ -282,7 +294,7 @@ cdef class Handle:
         return bool(added)
 
     def directory(self, uint64_t peer, bytes text, time=None):
-        cdef uint64_t stamp = now() if time is None else time
+        cdef uint64_t stamp = stamp_of(time)
         cdef cbool added = False
         cdef ytp_error_t err
         cdef int rc = ytp_bus_directory(self.bus, peer, stamp, text, len(text), &added, &err)
@@ -300,7 +312,7 @@ cdef class Handle:
 
     def seal(self, time=None):
         cdef ytp_error_t err
-        cdef uint64_t stamp = now() if time is None else time
+        cdef uint64_t stamp = stamp_of(time)
         cdef int rc = ytp_yamal_seal(ytp_bus_yamal(self.bus), stamp, &err)
         if rc != YTP_OK:
             self.fail(rc, &err)
@@ -353,6 +365,15 @@ cdef class Handle:
             "bad_offset": None if r.bad_offset == YTP_NO_OFFSET else r.bad_offset,
             "error": None if rc == YTP_OK else failure(rc, &err, self.path),
         }
+
+    def arm(self):
+        """(address, value) of the wait word to sleep on, or None for files without one; look at the list after."""
+        cdef ytp_wait_token_t token = ytp_bus_arm(self.bus)
+        return None if token.word == NULL else (<size_t>token.word, token.value)
+
+    def has_next(self, uint64_t position):
+        """Whether something stands after a position that a cursor of this handle has had."""
+        return bool(ytp_bus_has_next(self.bus, position))
 
     def address_of(self, uint64_t offset, size_t size):
         """The address of mapped bytes; for proofs that nothing is copied."""
@@ -473,17 +494,17 @@ cdef class Writer:
 
     def write(self, data, time=None):
         """Appends one message and returns its offset. ``time`` is in nanoseconds and defaults to now."""
-        cdef uint64_t stamp = now() if time is None else <uint64_t>(time & 0xFFFFFFFFFFFFFFFF)
+        cdef uint64_t stamp = stamp_of(time)
         cdef uint64_t offset
         cdef ytp_error_t err
         cdef Py_buffer view
         cdef int rc
-        if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) < LARGE:
+        if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) < LARGE and not self.handle.durable:
             rc = ytp_bus_write(self.handle.bus, &self.w, stamp, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &offset,
                                &err)
         else:
             PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-            if view.len < LARGE:
+            if view.len < LARGE and not self.handle.durable:
                 rc = ytp_bus_write(self.handle.bus, &self.w, stamp, view.buf, view.len, &offset, &err)
             else:
                 with nogil:
@@ -503,7 +524,7 @@ cdef class Writer:
         r.size = size
         r.has_time = time is not None
         if r.has_time:
-            r.time = <uint64_t>(time & 0xFFFFFFFFFFFFFFFF)
+            r.time = stamp_of(time)
         cdef int rc = ytp_bus_reserve(self.handle.bus, size, &r.data, &r.offset, &err)
         if rc != YTP_OK:
             self.handle.fail(rc, &err)
@@ -513,7 +534,7 @@ cdef class Writer:
     def write_rows(self, list rows, times=None, time=None):
         """Appends buffers; ``times`` is a contiguous uint64 array or None. Returns how many are in."""
         cdef size_t count = len(rows), i, taken = 0, written = 0
-        cdef uint64_t stamp = now() if time is None else <uint64_t>(time & 0xFFFFFFFFFFFFFFFF)
+        cdef uint64_t stamp = stamp_of(time)
         cdef const uint64_t[::1] stamps
         cdef const uint64_t *stamps_at = NULL
         cdef ytp_error_t err
@@ -549,7 +570,7 @@ cdef class Writer:
 
     def write_strided(self, rows, size_t row_len, size_t count, Py_ssize_t stride, times=None, time=None):
         """Appends ``count`` rows of ``row_len`` bytes that lie ``stride`` bytes apart in a buffer."""
-        cdef uint64_t stamp = now() if time is None else <uint64_t>(time & 0xFFFFFFFFFFFFFFFF)
+        cdef uint64_t stamp = stamp_of(time)
         cdef const uint64_t[::1] stamps
         cdef const uint64_t *stamps_at = NULL
         cdef size_t written = 0
@@ -622,7 +643,12 @@ cdef class Reservation:
         self.open = False
         self.seal_view()
         cdef uint64_t stamp = self.time if self.has_time else now()
-        cdef int rc = ytp_bus_commit(self.writer.handle.bus, &self.writer.w, stamp, self.data, self.offset, &err)
+        cdef int rc
+        if self.writer.handle.durable:
+            with nogil:
+                rc = ytp_bus_commit(self.writer.handle.bus, &self.writer.w, stamp, self.data, self.offset, &err)
+        else:
+            rc = ytp_bus_commit(self.writer.handle.bus, &self.writer.w, stamp, self.data, self.offset, &err)
         if rc != YTP_OK:
             self.writer.handle.fail(rc, &err)
         return self.offset
@@ -644,7 +670,7 @@ cdef class Transaction:
         self.batch.first = self.batch.last = self.batch.count = 0
 
     def write(self, Writer writer, data, time=None):
-        cdef uint64_t stamp = now() if time is None else <uint64_t>(time & 0xFFFFFFFFFFFFFFFF)
+        cdef uint64_t stamp = stamp_of(time)
         cdef uint64_t offset
         cdef void *target
         cdef Py_buffer view
@@ -665,7 +691,9 @@ cdef class Transaction:
 
     def commit(self):
         cdef ytp_error_t err
-        cdef int rc = ytp_batch_commit(ytp_bus_yamal(self.handle.bus), 0, &self.batch, &err)
+        cdef int rc
+        with nogil:
+            rc = ytp_batch_commit(ytp_bus_yamal(self.handle.bus), 0, &self.batch, &err)
         if rc != YTP_OK:
             self.handle.fail(rc, &err)
 
@@ -861,6 +889,37 @@ cdef class Tuples:
             if got == 2 or not self.cursor.follow:
                 raise StopIteration
             self.cursor.wait_for_more(<uint64_t>-1)
+
+
+cdef class Doorbell:
+    """A word of memory that a thread sleeps on together with wait words; ring() wakes it."""
+
+    cdef uint32_t word
+
+    def ring(self):
+        ytp_wait_ring(&self.word)
+
+    def wait(self, list armed, timeout):
+        """Sleeps until one of the armed (address, value) words changes, the bell rings, or the time is over.
+
+        ``armed`` must hold what was armed after ``value`` was read; at most 127 are watched."""
+        cdef ytp_wait_token_t tokens[128]
+        cdef unsigned count = 1
+        cdef uint64_t limit = <uint64_t>(max(0.0, timeout) * 1e9)
+        tokens[0].word = &self.word
+        tokens[0].value = self.seen
+        for address, value in armed[:127]:
+            tokens[count].word = <const uint32_t *><size_t>address
+            tokens[count].value = value
+            count += 1
+        with nogil:
+            ytp_wait_many(tokens, count, limit)
+
+    cdef uint32_t seen
+
+    def listen(self):
+        """Remembers the bell's value: rings from here on end the next wait at once."""
+        self.seen = ytp_wait_value(&self.word)
 
 
 def pattern_matches(pattern, name):

@@ -39,6 +39,7 @@ cdef extern from "ytp/ytp.h" nogil:
         ytp_format_t format
         uint32_t permissions
         cbool closable
+        cbool durable
         uint64_t populate
         uint64_t address_space
 
@@ -162,7 +163,17 @@ cdef extern from "ytp/ytp.h" nogil:
     int ytp_cursor_seek_seqno(ytp_cursor_t *cursor, uint64_t seqno, ytp_error_t *err)
     int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t *err)
     cbool ytp_cursor_ready(const ytp_cursor_t *cursor)
+    cbool ytp_bus_has_next(ytp_bus_t *bus, uint64_t position)
     const void *ytp_bus_at(ytp_bus_t *bus, uint64_t offset, size_t len)
+
+    ctypedef struct ytp_wait_token_t:
+        const uint32_t *word
+        uint32_t value
+
+    ytp_wait_token_t ytp_bus_arm(ytp_bus_t *bus)
+    int ytp_wait_many(const ytp_wait_token_t *tokens, unsigned count, uint64_t timeout_ns)
+    uint32_t ytp_wait_value(const uint32_t *word)
+    void ytp_wait_ring(uint32_t *word)
     int ytp_cursor_wait(ytp_cursor_t *cursor, uint32_t spins, uint64_t park_ns, uint64_t timeout_ns, ytp_error_t *err)
     int ytp_bus_verify(ytp_bus_t *bus, void *progress, void *closure, ytp_verify_report_t *report, ytp_error_t *err)
     cbool ytp_pattern_matches(const char *pattern, size_t pattern_len, const char *name, size_t len)

@@ -137,6 +137,28 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
     return YTP_OK;
 }
 
+int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err)
+{
+    ytp_yamal_t *y = bus->y;
+    uint64_t position = bus->scanned, next, size = 0;
+
+    if (bus->sound)
+        return YTP_OK;
+    if (y->yamal8) {
+        YTPI_TRY(ytpi_check_tail(y, YTP_LIST_ANNOUNCE, bus->scanned, err));
+        position = ytpi_head(y, YTP_LIST_DATA);
+    }
+    int rc;
+    while ((rc = ytpi_hop(y, position, &next, &size, err)) == YTP_OK)
+        position = next;
+    if (rc == YTP_END)
+        rc = ytpi_check_tail(y, YTP_LIST_DATA, position, err);
+    if (rc != YTP_OK)
+        return rc;
+    bus->sound = true;
+    return YTP_OK;
+}
+
 /* --- opening --- */
 
 int ytp_bus_open(const char *path, const ytp_open_options_t *options, ytp_bus_t **out, ytp_error_t *err)
@@ -153,7 +175,6 @@ int ytp_bus_open(const char *path, const ytp_open_options_t *options, ytp_bus_t 
     }
     bus->y = y;
     bus->scanned = ytpi_head(y, y->yamal8 ? YTP_LIST_ANNOUNCE : YTP_LIST_DATA);
-    bus->subscriptions_read = y->yamal8 ? ytpi_head(y, YTP_LIST_SUBSCRIBE) : 0;
     *out = bus;
     return YTP_OK;
 }
@@ -205,6 +226,7 @@ static int say(ytp_bus_t *bus, uint64_t peer, uint64_t channel, uint64_t time, c
     uint64_t offset;
     void *payload;
 
+    YTPI_TRY(ytpi_bus_check_sound(bus, err));
     YTPI_TRY(ytp_yamal_reserve(bus->y, fields + len, &payload, &offset, err));
     uint8_t *p = payload;
     ytpi_put_be64(p, peer);
@@ -300,7 +322,7 @@ static int name_of(ytp_bus_t *bus, ytpi_names_t *names, ytpi_goal_t goal, uint64
     int rc = YTP_OK;
     bool found = false;
 
-    YTPI_TRY(ytpi_usable(bus->y, err));
+    /* No check of the handle: names of messages in hand are wanted after a close too. */
     ytpi_mutex_lock(&bus->lock);
     if (id >= YTP_ID_FIRST) {
         uint64_t number = id - YTP_ID_FIRST;

@@ -52,7 +52,7 @@ struct ytp_bus {
     size_t stream_room;
     ytpi_table_t stream_of_id;   /* id -> stream */
     ytpi_table_t stream_of_pair; /* peer << 32 | channel -> stream */
-    uint64_t subscriptions_read; /* YAMAL001 */
+    bool sound; /* the data list was walked to its tail once: appending to it is safe */
 };
 
 static inline size_t ytpi_data_at(const ytp_yamal_t *y)
@@ -64,7 +64,11 @@ static inline size_t ytpi_data_at(const ytp_yamal_t *y)
 typedef enum ytpi_goal { YTPI_GOAL_END, YTPI_GOAL_PEER, YTPI_GOAL_CHANNEL, YTPI_GOAL_STREAM } ytpi_goal_t;
 int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number_or_id, ytp_error_t *err);
 
-/* streams.c: the same for the announcement list of YAMAL001. */
+/* Once per handle, before its first append: after a power loss the list may end before the node that its hint names,
+ * and what is appended behind such a break would be lost. Call with the lock held and the names read to the end. */
+int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err);
+
+/* streams.c: the scan of the announcement list of YAMAL001. */
 int ytpi_streams_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t id, ytp_error_t *err);
 int ytpi_streams_announce(ytp_bus_t *bus, size_t peer, size_t channel, const char *encoding, size_t len, uint64_t *id,
                           ytp_error_t *err);

@@ -251,23 +251,6 @@ static inline int decode_yamal8(ytp_cursor_t *c, uint64_t offset, uint64_t size,
 
 /* --- reading --- */
 
-/* A list that ends although its hint lies beyond has lost a link. */
-static int check_end(ytp_cursor_t *c, ytp_error_t *err)
-{
-    ytp_yamal_t *y = c->y;
-    uint64_t head = ytpi_head(y, YTP_LIST_DATA), size;
-    uint64_t hint = ytpi_le64(ytpi_load_acquire(&ytpi_node_at(y, head)->prev));
-
-    if (hint == c->position || hint == head || ytpi_check_node(y, hint, head, &size, NULL) != YTP_OK)
-        return YTP_END;
-    uint64_t tail = hint, next;
-    while (ytpi_hop(y, tail, &next, &size, NULL) == YTP_OK)
-        tail = next;
-    if (tail == c->position || ytpi_load_acquire(&ytpi_node_at(y, c->position)->next) != 0)
-        return YTP_END;
-    return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, c->position, "the list ends here, but goes on at %" PRIu64, hint);
-}
-
 static int at_end(ytp_cursor_t *c, uint64_t next, ytp_error_t *err)
 {
     int rc = ytpi_end_of(c->y, YTP_LIST_DATA, c->position, next, err);
@@ -277,7 +260,8 @@ static int at_end(ytp_cursor_t *c, uint64_t next, ytp_error_t *err)
     if (c->position != ytpi_head(c->y, YTP_LIST_DATA) &&
         ytpi_is_seal(c->y, c->position, ytpi_le64(ytpi_load_relaxed(&ytpi_node_at(c->y, c->position)->size))))
         return YTP_END_CLOSED;
-    return check_end(c, err);
+    YTPI_TRY(ytpi_check_tail(c->y, YTP_LIST_DATA, c->position, err));
+    return YTP_END;
 }
 
 static inline int step(ytp_cursor_t *c, ytp_message_t *m, ytp_error_t *err)
@@ -451,6 +435,13 @@ int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t 
 bool ytp_cursor_ready(const ytp_cursor_t *c)
 {
     return ytpi_load_acquire(&ytpi_node_at(c->y, c->position)->next) != 0;
+}
+
+bool ytp_bus_has_next(ytp_bus_t *bus, uint64_t position)
+{
+    if (position >= ytpi_load_acquire(&bus->y->map.mapped))
+        return false;
+    return ytpi_load_seq(&ytpi_node_at(bus->y, position)->next) != 0;
 }
 
 const void *ytp_bus_at(ytp_bus_t *bus, uint64_t offset, size_t len)

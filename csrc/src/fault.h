@@ -31,6 +31,11 @@ unsigned ytpi_fault_register(const void *base, size_t len, bool writable, unsign
 /* Frees a slot and all slots that it owns. Call before unmapping. */
 void ytpi_fault_unregister(unsigned slot);
 
+static inline void ytpi_fault_poison(unsigned slot)
+{
+    ytpi_store_relaxed(&ytpi_fault_slots[slot].poisoned, 1);
+}
+
 static inline bool ytpi_fault_poisoned(unsigned slot)
 {
     return ytpi_load_relaxed(&ytpi_fault_slots[slot].poisoned) != 0;

@@ -51,6 +51,22 @@ int ytpi_end_of(ytp_yamal_t *y, unsigned list, uint64_t from, uint64_t next, ytp
     return ytpi_bad_link(y, next, from, err);
 }
 
+int ytpi_check_tail(ytp_yamal_t *y, unsigned list, uint64_t position, ytp_error_t *err)
+{
+    uint64_t head = ytpi_head(y, list), size = 0;
+    /* HINT: names a node that was committed before this load, so a sound list reaches it before `position`. */
+    uint64_t hint = ytpi_le64(ytpi_load_acquire(&ytpi_node_at(y, head)->prev));
+
+    if (hint == position || hint == head || ytpi_check_node(y, hint, head, &size, NULL) != YTP_OK)
+        return YTP_OK;
+    uint64_t tail = hint, next;
+    while (ytpi_hop(y, tail, &next, &size, NULL) == YTP_OK)
+        tail = next;
+    if (tail == position || ytpi_load_acquire(&ytpi_node_at(y, position)->next) != 0)
+        return YTP_OK;
+    return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, position, "the list ends here, but goes on at %" PRIu64, hint);
+}
+
 bool ytpi_is_seal(const ytp_yamal_t *y, uint64_t offset, uint64_t size)
 {
     const uint8_t *payload = ytpi_payload(y, offset);
@@ -192,6 +208,8 @@ int ytpi_publish(ytp_yamal_t *y, unsigned list, uint64_t first, uint64_t last, y
     /* HINT: pairs with the acquire load in start_of_walk(). May run backwards against other writers. */
     ytpi_store_release(&ytpi_node_at(y, head)->prev, ytpi_le64(last));
     ytpi_wait_notify(y);
+    if (ytpi_unlikely(y->durable))
+        return ytp_yamal_sync(y, err);
     /* A store into a hole of a truncated file goes nowhere: say so. */
     return ytpi_usable(y, err);
 }

@@ -139,11 +139,16 @@ static int grow_locked(ytpi_map_t *m, uint64_t end, ytp_error_t *err)
      * disk must be an error here, not a signal later. */
     uint64_t from = have > page_down(end - 1) ? have : page_down(end - 1);
     int e = ytpi_plat_size(m->fd, &size, NULL);
-    if (e == 0) {
-        if (size < from)
-            from = page_down(size);
-        e = ytpi_plat_allocate(m->fd, from, target);
+    if (e)
+        return ytpi_fail_sys(err, e, m->path, "looking at the file");
+    if (size < ytpi_load_relaxed(&m->mapped)) {
+        /* Growing it again would put zeros where messages were, and nobody would meet the hole. */
+        ytpi_fault_poison(m->slot);
+        return ytpi_fail(err, YTP_ERR_TRUNCATED, m->path, "the file shrank while it was mapped; reopen it");
     }
+    if (size < from)
+        from = page_down(size);
+    e = ytpi_plat_allocate(m->fd, from, target);
     if (e)
         return ytpi_fail_sys(err, e, m->path, "allocating space");
     if (target > ytpi_load_relaxed(&m->mapped))

@@ -7,6 +7,7 @@
 #include "yamal.h"
 
 #define DEFAULT_PERMISSIONS 0600u
+#define MAX_UNFINISHED (16 * YTP_PAGE_SIZE) /* more than any creator allocates before the header */
 
 /* --- recognising a file --- */
 
@@ -18,31 +19,91 @@ static bool all_zero(const uint8_t *p, size_t len)
     return true;
 }
 
-/* What the first bytes say. *fresh: nothing there yet, any format may be put in. */
-static int recognise(const uint8_t *head, size_t len, ytp_format_t wanted, bool writable, const char *path, bool *yamal8,
-                     bool *fresh, ytp_error_t *err)
+/* A file that nobody has finished creating is all zero except for the words that creation in place sets first. */
+static int zero_from(int fd, uint64_t from, uint64_t size, bool *zero)
 {
-    *fresh = false;
-    *yamal8 = false;
-    if (len >= 32 && memcmp(head + 24, YTPI_MAGIC_YTP, 8) == 0) {
-        if (wanted == YTP_FORMAT_YAMAL8)
-            return ytpi_fail(err, YTP_ERR_FORMAT, path, "is a YAMAL000 file, but yamal8 (YAMAL001) was asked for");
+    uint8_t chunk[16384];
+    size_t got = 0;
+
+    *zero = true;
+    for (uint64_t at = from; at < size && *zero; at += got) {
+        uint64_t left = size - at;
+        int e = ytpi_plat_read(fd, at, chunk, left < sizeof chunk ? (size_t)left : sizeof chunk, &got);
+        if (e)
+            return e;
+        if (got == 0)
+            *zero = false;
+        else
+            *zero = all_zero(chunk, got);
+    }
+    return 0;
+}
+
+typedef struct file_kind {
+    bool yamal8;
+    bool unfinished; /* nothing there yet, or a creator died half way: to be filled in place */
+} file_kind_t;
+
+static int wrong_format(const char *path, ytp_format_t wanted, bool yamal8, ytp_error_t *err)
+{
+    if (wanted == YTP_FORMAT_YAMAL8 && !yamal8)
+        return ytpi_fail(err, YTP_ERR_FORMAT, path, "is a YAMAL000 file, but yamal8 (YAMAL001) was asked for");
+    if (wanted == YTP_FORMAT_YTP && yamal8)
+        return ytpi_fail(err, YTP_ERR_FORMAT, path, "is a YAMAL001 file, but ytp (YAMAL000) was asked for");
+    return YTP_OK;
+}
+
+/* Lists empty and the last word of creation, the closable mode, not written yet. */
+static bool half_made_yamal8(const uint8_t *head)
+{
+    uint64_t counter = ytpi_get_le64(head + 8);
+
+    if ((counter != 0 && counter != YTPI_FIRST_YAMAL8) || ytpi_get_le64(head + YTPI_CLOSABLE_AT) != 0)
+        return false;
+    for (unsigned list = 0; list < YTP_LIST_COUNT; list++)
+        if (ytpi_get_le64(head + YTPI_HEAD8(list) + 8) != 0)
+            return false;
+    return true;
+}
+
+/* What the first bytes say. A foreign file must be recognised as such before anything touches it. */
+static int recognise(int fd, uint64_t size, const ytp_open_options_t *o, const char *path, file_kind_t *kind,
+                     ytp_error_t *err)
+{
+    uint8_t head[YTPI_FIRST_YAMAL8];
+    size_t got;
+    bool zero = size == 0, writing = o->mode != YTP_OPEN_READ;
+
+    memset(head, 0, sizeof head);
+    int e = ytpi_plat_read(fd, 0, head, sizeof head, &got);
+    if (e)
+        return ytpi_fail_sys(err, e, path, "reading the header");
+    kind->yamal8 = memcmp(head, YTPI_MAGIC_YAMAL8, 8) == 0;
+    kind->unfinished = false;
+    if (kind->yamal8 || memcmp(head + 24, YTPI_MAGIC_YTP, 8) == 0) {
+        YTPI_TRY(wrong_format(path, o->format, kind->yamal8, err));
+        if (size < YTP_PAGE_SIZE)
+            return ytpi_fail(err, YTP_ERR_TRUNCATED, path, "%" PRIu64 " bytes are less than the first page of %" PRIu64,
+                             size, YTP_PAGE_SIZE);
+        kind->unfinished = writing && kind->yamal8 && half_made_yamal8(head);
         return YTP_OK;
     }
-    if (len >= 32 && memcmp(head, YTPI_MAGIC_YAMAL8, 8) == 0) {
-        if (wanted == YTP_FORMAT_YTP)
-            return ytpi_fail(err, YTP_ERR_FORMAT, path, "is a YAMAL001 file, but ytp (YAMAL000) was asked for");
-        *yamal8 = true;
+    if (writing && size != 0 && size % YTP_PAGE_SIZE == 0 && size <= MAX_UNFINISHED) {
+        uint64_t first = ytpi_get_le64(head);
+        bool half_made = first == YTPI_FIRST_YTP && o->format != YTP_FORMAT_YAMAL8;
+        if (first == 0 || half_made) {
+            e = zero_from(fd, 8, size, &zero);
+            if (e)
+                return ytpi_fail_sys(err, e, path, "reading the file");
+        }
+    }
+    if (writing && zero) {
+        kind->unfinished = true;
+        kind->yamal8 = o->format == YTP_FORMAT_YAMAL8;
         return YTP_OK;
     }
-    if (writable && all_zero(head, len)) {
-        /* Empty, or another process is in the middle of creating it by the old rules. */
-        *fresh = true;
-        *yamal8 = wanted == YTP_FORMAT_YAMAL8;
-        return YTP_OK;
-    }
-    if (len < 32)
-        return ytpi_fail(err, YTP_ERR_TRUNCATED, path, "%zu bytes are too few for a yamal file", len);
+    if (size < YTPI_FIRST_YTP)
+        return ytpi_fail(err, YTP_ERR_TRUNCATED, path, "%" PRIu64 " bytes are too few for a yamal file", size);
     return ytpi_fail(err, YTP_ERR_FORMAT, path, "is not a yamal file: no YAMAL000 or YAMAL001 magic");
 }
 
@@ -147,21 +208,16 @@ static int check_mode_of_lists(ytp_yamal_t *y, const ytp_open_options_t *o, ytp_
 }
 
 /* Everything after the descriptor is open and the format known. */
-static int set_up(ytp_yamal_t *y, const ytp_open_options_t *o, bool fresh, uint64_t size, ytp_error_t *err)
+static int set_up(ytp_yamal_t *y, const ytp_open_options_t *o, bool unfinished, ytp_error_t *err)
 {
     y->header = y->yamal8 ? sizeof(ytpi_node8_t) : sizeof(ytpi_node_t);
     y->first = y->yamal8 ? YTPI_FIRST_YAMAL8 : YTPI_FIRST_YTP;
-    if (fresh) {
+    if (unfinished) {
         YTPI_TRY(ytpi_map_grow(&y->map, YTP_PAGE_SIZE, err));
         fill_in_place(y, o->closable);
-        bool yamal8, again;
-        YTPI_TRY(recognise(ytpi_map_at(&y->map, 0), 32, o->format, true, y->path, &yamal8, &again, err));
-        if (yamal8 != y->yamal8 || again)
+        if (memcmp(ytpi_map_at(&y->map, y->yamal8 ? 0 : 24), y->yamal8 ? YTPI_MAGIC_YAMAL8 : YTPI_MAGIC_YTP, 8) != 0)
             return ytpi_fail(err, YTP_ERR_FORMAT, y->path, "somebody else is making a file of another format");
     } else {
-        if (size < YTP_PAGE_SIZE)
-            return ytpi_fail(err, YTP_ERR_TRUNCATED, y->path,
-                             "%" PRIu64 " bytes are less than the first page of %" PRIu64, size, YTP_PAGE_SIZE);
         YTPI_TRY(ytpi_map_extend(&y->map, YTP_PAGE_SIZE, 0, err));
     }
     y->counter = (ytpi_a64 *)(void *)ytpi_map_at(&y->map, ytpi_counter_offset(y->yamal8));
@@ -182,6 +238,7 @@ static int new_handle(const char *path, int fd, bool writable, const ytp_open_op
         return ytpi_fail(err, YTP_ERR_NOMEM, path, "out of memory");
     memcpy(y->path, path, len);
     y->readonly = !writable;
+    y->durable = writable && o->durable;
     ytpi_store_relaxed(&y->refs, 1);
     int rc = ytpi_map_init(&y->map, fd, y->path, writable, o->address_space, err);
     if (rc != YTP_OK) {
@@ -194,24 +251,20 @@ static int new_handle(const char *path, int fd, bool writable, const ytp_open_op
 
 static int open_existing(const char *path, const ytp_open_options_t *o, int fd, ytp_yamal_t **out, ytp_error_t *err)
 {
-    uint8_t head[64];
-    size_t got;
     uint64_t size;
-    bool regular, yamal8, fresh, writing = o->mode != YTP_OPEN_READ;
+    bool regular, writing = o->mode != YTP_OPEN_READ;
+    file_kind_t kind;
 
     int e = ytpi_plat_size(fd, &size, &regular);
     if (e)
         return ytpi_fail_sys(err, e, path, "looking at the file");
     if (!regular)
         return ytpi_fail(err, YTP_ERR_FORMAT, path, "is not a regular file");
-    e = ytpi_plat_read(fd, 0, head, sizeof head, &got);
-    if (e)
-        return ytpi_fail_sys(err, e, path, "reading the header");
-    YTPI_TRY(recognise(head, got, o->format, writing, path, &yamal8, &fresh, err));
+    YTPI_TRY(recognise(fd, size, o, path, &kind, err));
     ytp_yamal_t *y = NULL;
     YTPI_TRY(new_handle(path, fd, writing, o, &y, err));
-    y->yamal8 = yamal8;
-    int rc = set_up(y, o, fresh, size, err);
+    y->yamal8 = kind.yamal8;
+    int rc = set_up(y, o, kind.unfinished, err);
     if (rc == YTP_OK && !ytpi_supply_init(y, writing ? o->populate : 0))
         rc = ytpi_fail(err, YTP_ERR_NOMEM, path, "out of mutexes");
     if (rc != YTP_OK) {

@@ -102,6 +102,17 @@ int ytp_cursor_wait(ytp_cursor_t *c, uint32_t spins, uint64_t park_ns, uint64_t 
     return ytpi_plat_monotonic_ns() - start >= timeout_ns ? YTP_END : YTP_OK;
 }
 
+uint32_t ytp_wait_value(const uint32_t *word)
+{
+    return ytpi_load_seq((const ytpi_a32 *)(const void *)word);
+}
+
+void ytp_wait_ring(uint32_t *word)
+{
+    ytpi_fetch_add((ytpi_a32 *)(void *)word, 1);
+    ytpi_plat_wake_all((ytpi_a32 *)(void *)word);
+}
+
 int ytp_wait_many(const ytp_wait_token_t *tokens, unsigned count, uint64_t timeout_ns)
 {
     const uint32_t *words[128];

@@ -19,7 +19,9 @@ int ytp_bus_writer(ytp_bus_t *bus, uint64_t peer, uint64_t channel, const char *
         channel - YTP_ID_FIRST >= bus->channels.count)
         rc = ytpi_fail(err, YTP_ERR_NOTFOUND, bus->y->path, "no such peer or channel: %" PRIu64 ", %" PRIu64, peer,
                        channel);
-    else if (bus->y->yamal8)
+    else
+        rc = ytpi_bus_check_sound(bus, err);
+    if (rc == YTP_OK && bus->y->yamal8)
         rc = ytpi_streams_announce(bus, (size_t)(peer - YTP_ID_FIRST), (size_t)(channel - YTP_ID_FIRST), encoding,
                                    encoding_len, &out->stream, err);
     ytpi_mutex_unlock(&bus->lock);

@@ -42,6 +42,7 @@ struct ytp_yamal {
     bool yamal8;
     bool readonly;
     bool closable;
+    bool durable;    /* sync in every publish */
     uint32_t header; /* bytes before the payload of a node */
     uint64_t first;  /* offset of the first possible node */
     ytpi_a64 *counter;
@@ -132,6 +133,9 @@ static inline int ytpi_hop(ytp_yamal_t *y, uint64_t from, uint64_t *offset, uint
 
 /* At the end of a list: is `next` (what ytpi_hop found) sound, and does it say "closed"? */
 int ytpi_end_of(ytp_yamal_t *y, unsigned list, uint64_t from, uint64_t next, ytp_error_t *err);
+
+/* A list that ends at `position` although its hint lies beyond has lost a link: CORRUPT. */
+int ytpi_check_tail(ytp_yamal_t *y, unsigned list, uint64_t position, ytp_error_t *err);
 
 /* True for our seal message; its node must have been checked. */
 bool ytpi_is_seal(const ytp_yamal_t *y, uint64_t offset, uint64_t size);

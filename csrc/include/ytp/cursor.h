@@ -81,6 +81,9 @@ YTP_API int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_
 
 /* Whether anything stands after the position, filtered or not. One load when the answer is no. */
 YTP_API bool ytp_cursor_ready(const ytp_cursor_t *cursor);
+/* The same for a position that a cursor of this bus has had, from any thread; sequentially consistent, so it may be
+ * the last look before a sleep. */
+YTP_API bool ytp_bus_has_next(ytp_bus_t *bus, uint64_t position);
 
 /* Bytes between a file offset and its address; for columns filled by ytp_cursor_read. Valid for one
  * mapped range; NULL when the offset is not mapped. */

@@ -35,6 +35,11 @@ YTP_API ytp_wait_token_t ytp_bus_arm(ytp_bus_t *bus);
  * a bound of park_ns. */
 YTP_API int ytp_wait_many(const ytp_wait_token_t *tokens, unsigned count, uint64_t timeout_ns);
 
+/* A word of the caller's own among those of ytp_wait_many: read its value, look for work, sleep on the value. */
+YTP_API uint32_t ytp_wait_value(const uint32_t *word);
+/* Changes the value and wakes whoever sleeps on it. */
+YTP_API void ytp_wait_ring(uint32_t *word);
+
 #ifdef __cplusplus
 }
 #endif

@@ -66,6 +66,7 @@ typedef struct ytp_open_options {
     ytp_format_t format;
     uint32_t permissions;  /* of a new file; 0 means 0600 */
     bool closable;         /* new YAMAL001 files: lists can be closed */
+    bool durable;          /* every commit returns after its data is on the disk */
     uint64_t populate;     /* bytes kept allocated and populated ahead of the tail; 0 = no helper thread */
     uint64_t address_space; /* bytes of address space to reserve; 0 = 256 GiB */
 } ytp_open_options_t;

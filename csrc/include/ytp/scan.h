@@ -1,0 +1,172 @@
+/* Columns out of a log, as an Arrow C stream: batches of
+ *
+ *   offset int64, seqno int64, time timestamp[ns], peer, channel: dictionary<int32, utf8>, payload binary_view
+ *
+ * The data buffers of the views are the mapped file itself: no payload above 12 bytes is copied (Arrow keeps shorter
+ * ones inside the view). Every batch holds a reference to the container, so it outlives the bus. Filters and the choice
+ * of columns run here, in one pass over the list. */
+#ifndef YTP_SCAN_H
+#define YTP_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ytp/bus.h"
+#include "ytp/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- the Arrow C data and stream interfaces, as published --- */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
+/* --- what to scan --- */
+
+typedef enum ytp_scan_column {
+    YTP_SCAN_OFFSET = 0,
+    YTP_SCAN_SEQNO = 1,
+    YTP_SCAN_TIME = 2, /* the raw 64 bits, signed */
+    YTP_SCAN_PEER = 3,
+    YTP_SCAN_CHANNEL = 4,
+    YTP_SCAN_PAYLOAD = 5,
+} ytp_scan_column_t;
+#define YTP_SCAN_COLUMN_COUNT 6u
+
+#define YTP_SCAN_COPY 1u         /* payload as binary, copied; otherwise binary_view over the mapping */
+#define YTP_SCAN_PLAIN_NAMES 2u  /* peer and channel spelt out in every row; otherwise dictionaries */
+#define YTP_SCAN_BINARY_NAMES 4u /* names as bytes; otherwise UTF-8, invalid sequences replaced by U+FFFD */
+#define YTP_SCAN_INTEGER_TIME 8u /* time as int64 */
+
+/* One alternative of a condition on a name. Those with one `group` are alternatives; every group must hold. A name that
+ * nobody announced fulfils none. */
+typedef enum ytp_match_kind {
+    YTP_MATCH_PATTERN = 0, /* "/" everything, "a/" a prefix, otherwise exactly */
+    YTP_MATCH_EXACT = 1,
+    YTP_MATCH_PREFIX = 2,
+} ytp_match_kind_t;
+
+typedef struct ytp_name_match {
+    ytp_match_kind_t kind;
+    uint32_t group;
+    ytp_span_t text;
+} ytp_name_match_t;
+
+/* The messages after `start` up to and including the one at `end`. `seqno` and `end_seqno` are the places of those two
+ * nodes in the list; end_seqno 0 = unknown. A range that does not lead to its end is an error. */
+typedef struct ytp_scan_range {
+    uint64_t start;
+    uint64_t seqno;
+    uint64_t end;
+    uint64_t end_seqno;
+} ytp_scan_range_t;
+
+typedef struct ytp_scan_options {
+    const ytp_scan_column_t *columns; /* in the order wanted */
+    size_t column_count;
+    unsigned flags; /* YTP_SCAN_COPY ... */
+    unsigned kinds; /* YTP_KIND_...; 0 = data only */
+    const ytp_name_match_t *peers;
+    size_t peer_count;
+    const ytp_name_match_t *channels;
+    size_t channel_count;
+    int64_t time_min; /* all four inclusive */
+    int64_t time_max;
+    uint64_t seqno_min;
+    uint64_t seqno_max;
+    const ytp_scan_range_t *ranges; /* NULL = the whole log up to its end at the time of the call */
+    size_t range_count;
+    const ytp_span_t *peer_names; /* known beforehand, by number; NULL = read them from the log when needed */
+    size_t peer_name_count;
+    const ytp_span_t *channel_names;
+    size_t channel_name_count;
+    size_t batch_rows;  /* 0 = 16384 */
+    size_t batch_bytes; /* of copied payloads and spelt names; 0 = 16 MiB; one row may exceed it */
+} ytp_scan_options_t;
+
+/* Fills `options` with: all columns, no filter, views, dictionaries. */
+YTP_API void ytp_scan_defaults(ytp_scan_options_t *options);
+
+/* The schema of a scan; release it as the Arrow interface says. */
+YTP_API int ytp_scan_schema(const ytp_scan_options_t *options, struct ArrowSchema *out, ytp_error_t *err);
+
+/* Starts a scan. Copies the options. The bus must stay until the stream is released; release_owner(owner), if given,
+ * is called then, from whatever thread releases it. Batches need neither the stream nor the bus. The stream has a
+ * single owner; different streams of one bus may run in different threads.
+ * Damage is reported by get_next (EIO and a text) after everything readable before it has been delivered. */
+YTP_API int ytp_scan_open(ytp_bus_t *bus, const ytp_scan_options_t *options, void *owner,
+                          void (*release_owner)(void *owner), struct ArrowArrayStream *out, ytp_error_t *err);
+
+/* What get_next reported last, with code and offset. Valid until the next call on the stream. */
+YTP_API const ytp_error_t *ytp_scan_error(const struct ArrowArrayStream *stream);
+
+/* --- where to cut --- */
+
+/* A stretch of the list and what is in it: enough to leave it out when a filter can not meet it. */
+typedef struct ytp_stretch {
+    ytp_scan_range_t range;
+    uint64_t count;    /* nodes of any kind */
+    uint64_t bytes;    /* their payloads */
+    int64_t time_min;  /* of the data messages; time_min > time_max when there are none */
+    int64_t time_max;
+    uint64_t channels; /* bit (number % 64) is set for every channel met, all bits if any was unannounced */
+    uint64_t peers;
+} ytp_stretch_t;
+
+/* Walks the list from `start` (with its place `seqno`) and fills up to `room` stretches of at most max_count nodes and,
+ * unless a single node is larger, max_bytes payload bytes. Stops after `limit_count` nodes or `limit_bytes` bytes in
+ * all (0 = no limit; at least one node is taken) and after the node at `last` (0 = never).
+ * YTP_OK: there may be more; YTP_END, YTP_END_CLOSED: the list ends behind the last stretch. With an error, the
+ * stretches filled before it are good. */
+YTP_API int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t last, uint64_t max_count,
+                              uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes, ytp_stretch_t *stretches,
+                              size_t room, size_t *filled, ytp_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

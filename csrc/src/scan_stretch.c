@@ -1,0 +1,85 @@
+/* Where a list can be cut, and what lies between the cuts. */
+#include <string.h>
+
+#include "cursor.h"
+#include "ytp/scan.h"
+
+static uint64_t bit_of(uint64_t id)
+{
+    return (uint64_t)1 << ((id - YTP_ID_FIRST) & 63);
+}
+
+static void begin(ytp_stretch_t *stretch, uint64_t start, uint64_t seqno)
+{
+    memset(stretch, 0, sizeof *stretch);
+    stretch->range.start = stretch->range.end = start;
+    stretch->range.seqno = stretch->range.end_seqno = seqno;
+    stretch->time_min = INT64_MAX;
+    stretch->time_max = INT64_MIN;
+}
+
+static void add(ytp_stretch_t *stretch, const ytp_message_t *m)
+{
+    stretch->range.end = m->offset;
+    stretch->range.end_seqno = m->seqno;
+    stretch->count++;
+    stretch->bytes += m->len;
+    if (m->kind != YTP_KIND_DATA)
+        return;
+    int64_t time = (int64_t)m->time;
+    if (time < stretch->time_min)
+        stretch->time_min = time;
+    if (time > stretch->time_max)
+        stretch->time_max = time;
+    stretch->channels |= bit_of(m->channel);
+    stretch->peers |= bit_of(m->peer);
+}
+
+static int walk(ytp_cursor_t *c, uint64_t max_count, uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes,
+                ytp_stretch_t *stretches, size_t room, size_t *filled, ytp_error_t *err)
+{
+    ytp_stretch_t *now = NULL;
+    ytp_message_t m;
+    uint64_t count = 0, bytes = 0;
+
+    for (;;) {
+        uint64_t before = c->position, seqno = c->seqno;
+        int rc = ytp_cursor_next(c, &m, err);
+        if (rc != YTP_OK)
+            return rc;
+        bool enough = count && ((limit_count && count >= limit_count) || (limit_bytes && bytes + m.len > limit_bytes));
+        bool full = now && (now->count >= max_count || now->bytes + m.len > max_bytes);
+        if (enough || (full && *filled == room))
+            return YTP_OK; /* the message is read again next time */
+        if (!now || full) {
+            now = &stretches[(*filled)++];
+            begin(now, before, seqno);
+        }
+        add(now, &m);
+        count++;
+        bytes += m.len;
+    }
+}
+
+int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t last, uint64_t max_count,
+                      uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes, ytp_stretch_t *stretches,
+                      size_t room, size_t *filled, ytp_error_t *err)
+{
+    ytp_cursor_t *c;
+
+    *filled = 0;
+    if (room == 0 || max_count == 0 || max_bytes == 0)
+        return ytpi_fail(err, YTP_ERR_INVALID, bus->y->path, "a stretch must have room for a message");
+    YTPI_TRY(ytp_cursor_new(bus, &c, err));
+    ytp_cursor_match_kinds(c, ~0u);
+    int rc = ytp_cursor_seek(c, start, err);
+    if (rc == YTP_OK) {
+        c->seqno = seqno;
+        c->seqno_known = true;
+        ytp_cursor_stop_after(c, last);
+        rc = last && last == start ? YTP_END
+                                   : walk(c, max_count, max_bytes, limit_count, limit_bytes, stretches, room, filled, err);
+    }
+    ytp_cursor_free(c);
+    return rc;
+}
