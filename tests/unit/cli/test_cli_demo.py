@@ -1,0 +1,94 @@
+"""The demo balances, and says so when it does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ytp
+from ytp.cli.demo.ledger import Entry, balanced, compare, show
+from ytp.cli.demo.roles import PUBLISHERS, REPORTS
+from ytp.cli.demo.view import State, draw
+
+
+def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Path) -> None:
+    path = tmp_path / "kept.ytp"
+    rows = json.loads(run("demo", "--seconds", "0.5", "--file", path, "--format", "json").output)
+    assert all(row["equal"] for row in rows)
+    assert {(row["door"], row["publisher"]) for row in rows} >= {
+        (f"process reader-{n}", publisher) for n in (1, 2) for publisher in PUBLISHERS
+    }
+    assert all(row["sent"] > 0 for row in rows)
+    with ytp.open(path, "r") as bus:
+        assert {event.peer for event in bus.subscriptions()} == {"reader-1", "reader-2"}
+
+
+def test_demo_for_people_ends_with_the_verdict(run) -> None:
+    text = run("demo", "--seconds", "0.3", "--subscribers", "1").output
+    assert text.rstrip().endswith("sent = received at every door")
+
+
+def test_demo_does_not_write_into_an_existing_file(run, market: Path) -> None:
+    before = market.read_bytes()
+    assert "market.ytp" in run("demo", "--file", market, code=2).stderr
+    assert market.read_bytes() == before
+
+
+def test_interruption_stops_all_processes(start, tmp_path: Path) -> None:
+    child = start("demo", "--seconds", "60", "--file", tmp_path / "cut.ytp", TMPDIR=str(tmp_path))
+    assert child.stdout is not None
+    child.stdout.readline()
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    _, errors = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "Traceback" not in errors
+    with ytp.open(tmp_path / "cut.ytp") as bus:
+        assert bus.subscribe("/", start="end").poll(0.5) is None  # nobody writes any more
+
+
+def test_the_ledger_notices_what_a_reader_lost_doubled_or_changed(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "ledger.ytp") as bus:
+        bus.peer("ticks").channel("ticks/IBM").write(b"one")
+        bus.peer("ticks").channel(f"{REPORTS}ticks").write(b"{}")
+        sent = {"messages": 1, "bytes": 3, "checksum": 2053932785, "last": True}
+        state = State(publishers=["ticks"], readers=["r"])
+        state.reports["ticks"] = sent
+        for change in ({}, {"messages": 0}, {"messages": 2}, {"checksum": 1}, {"bytes": 4}):
+            state.reports["r"] = {"seen": {"ticks": {**sent, **change}}, "last": True}
+            entries = compare(bus, state)
+            assert [entry.equal for entry in entries] == [not change, True, True]
+            assert balanced(entries) == (not change)
+        bus.peer("ticks").channel("ticks/IBM").write(b"one more than was counted")
+        assert [entry.equal for entry in compare(bus, state)][1:] == [False, False]
+
+
+def test_the_table_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+    good = Entry("door", "p", 5, 5, True)
+    show([good, replace(good, received=4)])
+    text = capsys.readouterr().out
+    assert "NO" in text
+    assert "something was lost" in text
+
+
+def test_the_picture_shows_rates_and_latencies() -> None:
+    from rich.console import Console
+
+    state = State(publishers=["ticks"], readers=["r"])
+    state.hear("ticks", {"messages": 100, "bytes": 6400, "last": False}, 1_000_000_000)
+    state.hear("ticks", {"messages": 600, "bytes": 38400, "last": True}, 1_500_000_000)
+    seen = {"messages": 600, "bytes": 38400, "checksum": 0}
+    state.hear("r", {"seen": {"ticks": seen}, "latencies": {"81": 600}, "last": True}, 1_500_000_000)
+    assert state.finished
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(draw(state))
+    text = console.export_text()
+    assert "1 k" in text
+    assert "37.5 KiB" in text
+    assert "half below 5.12 us" in text
+    assert "1 to 10 us" in text

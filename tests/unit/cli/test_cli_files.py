@@ -1,0 +1,259 @@
+"""Verbs that look at files and copy them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ytp
+
+
+def contents(path: Path) -> list[tuple[int, str, str, bytes]]:
+    with ytp.open(path, "r") as bus:
+        return [(m.time, m.peer, m.channel, m.data) for m in bus.subscribe("/", follow=False)]
+
+
+# --- tail ---
+
+
+def test_tail_prints_the_last_ten(run, market: Path) -> None:
+    lines = run("tail", market).output.splitlines()
+    assert len(lines) == 10
+    assert lines[0] == "1970-01-01T00:00:01.000000012Z feed md/IBM 101.12"
+    assert lines[-1] == "1970-01-01T00:00:03.000000000Z feed md/raw ff 00"
+
+
+def test_tail_makes_control_characters_visible(run, market: Path) -> None:
+    assert (
+        run("tail", market, "news").output
+        == r"1970-01-01T00:00:02.000000000Z desk news größer\x1b[2J\n" + "\n"
+    )
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20)])
+def test_tail_counts_only_what_the_pattern_means(run, market: Path, lines: int, expected: int) -> None:
+    rows = json.loads(run("tail", "--format", "json", "-n", str(lines), market, "md/IBM").output)
+    assert [row["data"] for row in rows] == [f"101.{n:02}" for n in range(20 - expected, 20)]
+
+
+def test_tail_all_gives_every_message_in_order(run, market: Path) -> None:
+    rows = [json.loads(line) for line in run("tail", "-a", "--format", "ndjson", market).output.splitlines()]
+    assert len(rows) == 22
+    assert rows[-1]["data_base64"] == "/wA="
+    assert [(r["time"], r["peer"], r["channel"]) for r in rows] == [m[:3] for m in contents(market)]
+
+
+def test_tail_shortens_long_payloads(run, tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "long.ytp") as bus:
+        bus.peer("p").channel("text").write(b"x" * 5000)
+        bus.peer("p").channel("binary").write(b"\xff" * 5000)
+    for line in run("tail", tmp_path / "long.ytp").output.splitlines():
+        assert line.endswith("... (5000 bytes)")
+        assert len(line) < 250
+
+
+def test_tail_follows_what_another_process_writes(start, market: Path) -> None:
+    child = start("tail", "-f", "-n", "1", "--format", "ndjson", market, "md/")
+    assert child.stdout is not None
+    assert json.loads(child.stdout.readline())["channel"] == "md/raw"
+    with ytp.open(market) as bus:
+        for number in range(100):
+            bus.peer("late").channel("md/late").write(b"%d" % number)
+    assert [json.loads(child.stdout.readline())["data"] for _ in range(100)] == [str(n) for n in range(100)]
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(timeout=30) == 130
+
+
+def test_tail_of_an_empty_log(run, tmp_path: Path) -> None:
+    ytp.open(tmp_path / "empty.ytp").close()
+    assert run("tail", tmp_path / "empty.ytp").output == ""
+    assert json.loads(run("tail", "--format", "json", tmp_path / "empty.ytp").output) == []
+
+
+# --- stat ---
+
+
+def test_stat_counts_messages_and_bytes(run, market: Path) -> None:
+    row = json.loads(run("stat", "--format", "json", market).output)
+    assert row["format"] == "ytp"
+    assert (row["messages"], row["bytes"]) == (22, 20 * 6 + 13 + 2)
+    assert (row["first_time"], row["last_time"]) == (1_000_000_000, 3_000_000_000)
+    assert row["peers"] == [{"name": "feed", "messages": 21}, {"name": "desk", "messages": 1}]
+    assert row["channels"] == [
+        {"name": "md/IBM", "messages": 20, "bytes": 120},
+        {"name": "news", "messages": 1, "bytes": 13},
+        {"name": "md/raw", "messages": 1, "bytes": 2},
+    ]
+    assert row["file_size"] == market.stat().st_size
+
+
+def test_stat_shows_subscriptions(run, market: Path) -> None:
+    with ytp.open(market) as bus:
+        bus.peer("viewer").subscribe("md/")
+    assert "viewer wants md/" in run("stat", market).output
+    assert json.loads(run("stat", "--format", "json", market).output)["subscriptions"][0]["pattern"] == "md/"
+
+
+def test_stat_for_people(run, market: Path) -> None:
+    text = run("stat", market).output
+    assert "messages  22, 135 B of payload" in text
+    assert "          20       120 B  md/IBM" in text
+
+
+@pytest.mark.parametrize("name", ["y0_unicode_binary", "y0_hole", "y1_one_stream", "y1_streams_subs_index"])
+def test_stat_of_files_of_other_origin(run, vector, name: str) -> None:
+    path = vector(name)
+    row = json.loads(run("stat", "--format", "json", path).output)
+    assert row["messages"] == len(contents(path))
+
+
+# --- verify and salvage ---
+
+
+def test_verify_a_sound_file(run, market: Path) -> None:
+    assert run("verify", market).output.endswith("sound, 22 messages of 2 peers on 3 channels\n")
+    row = json.loads(run("verify", "--format", "json", market).output)
+    assert (row["sound"], row["kind"], row["bad_offset"]) == (True, None, None)
+
+
+DAMAGED = {
+    "y0_bad_magic": "format",
+    "y0_bad_next_cycle": "corrupt",
+    "y0_bad_next_huge": "corrupt",
+    "y0_bad_next_past_eof": "corrupt",
+    "y0_bad_size_huge": "corrupt",
+    "y0_bad_size_small": "corrupt",
+    "y1_bad_next_huge": "corrupt",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), DAMAGED.items())
+def test_verify_tells_offset_and_kind_of_damage(run, vector, name: str, kind: str) -> None:
+    row = json.loads(run("verify", "--format", "ndjson", vector(name), code=1).output)
+    assert not row["sound"]
+    assert row["kind"] in (kind, "truncated")
+    if kind == "corrupt":
+        assert isinstance(row["bad_offset"], int)
+
+
+def test_verify_a_truncated_file(run, vector) -> None:
+    result = run("verify", vector("y0_truncated"), code=1)
+    assert "truncated" in result.output or "corrupt" in result.output
+
+
+def test_verify_an_empty_file_and_a_missing_one(run, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert run("verify", tmp_path / "empty", code=1).output
+    assert "absent" in run("verify", tmp_path / "absent", code=2).stderr
+
+
+def test_salvage_saves_what_comes_before_the_damage(run, market: Path, tmp_path: Path) -> None:
+    before = contents(market)
+    with ytp.open(market, "r") as bus:
+        tenth = [m.offset for m in bus.subscribe("/", follow=False)][9]
+    with open(market, "r+b") as file:
+        file.seek(tenth + 8)
+        file.write((1 << 50).to_bytes(8, "little"))
+    result = run("salvage", "--format", "json", market, tmp_path / "saved.ytp")
+    assert json.loads(result.output)["copied"] == 10
+    assert json.loads(result.output)["stopped_by"]
+    assert contents(tmp_path / "saved.ytp") == before[:10]
+    run("verify", tmp_path / "saved.ytp")
+
+
+def test_salvage_of_a_sound_file_is_a_copy(run, market: Path, tmp_path: Path) -> None:
+    assert "up to the end of the log" in run("salvage", market, tmp_path / "copy.ytp").output
+    assert contents(tmp_path / "copy.ytp") == contents(market)
+
+
+def test_salvage_does_not_overwrite(run, market: Path, tmp_path: Path) -> None:
+    target = tmp_path / "precious.ytp"
+    shutil.copy(market, target)
+    assert "precious" in run("salvage", market, target, code=2).stderr
+    assert contents(target) == contents(market)
+
+
+# --- cp ---
+
+
+def test_cp_keeps_times_peers_channels_and_order(run, market: Path, tmp_path: Path) -> None:
+    assert "22 messages copied" in run("cp", market, tmp_path / "copy.ytp").output
+    assert contents(tmp_path / "copy.ytp") == contents(market)
+
+
+def test_cp_twice_changes_the_target_once(run, market: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.ytp"
+    run("cp", "-n", "7", market, target)
+    assert contents(target) == contents(market)[:7]
+    for _ in range(2):
+        run("cp", market, target)
+        assert contents(target) == contents(market)
+
+
+def test_cp_refuses_a_target_that_says_something_else(run, market: Path, tmp_path: Path) -> None:
+    target = tmp_path / "other.ytp"
+    with ytp.open(target) as bus:
+        bus.peer("feed").channel("md/IBM").write(b"99.00", time=1)
+    assert "offset" in run("cp", market, target, code=2).stderr
+    assert contents(target) == [(1, "feed", "md/IBM", b"99.00")]
+    run("cp", "--append", market, target)
+    assert contents(target)[1:] == contents(market)
+
+
+def test_cp_of_some_channels(run, market: Path, tmp_path: Path) -> None:
+    run("cp", market, tmp_path / "md.ytp", "md/")
+    assert contents(tmp_path / "md.ytp") == [m for m in contents(market) if m[2].startswith("md/")]
+
+
+@pytest.mark.parametrize("container", ["ytp", "yamal8"])
+def test_cp_into_either_container_and_back(run, market: Path, tmp_path: Path, container: str) -> None:
+    run("cp", "--container", container, market, tmp_path / "there")
+    run("cp", tmp_path / "there", tmp_path / "back")
+    for name in ("there", "back"):
+        with ytp.open(tmp_path / name, "r") as bus:
+            assert bus.format == container
+    assert contents(tmp_path / "back") == contents(market)
+
+
+def test_cp_stops_at_an_amount(run, market: Path, tmp_path: Path) -> None:
+    run("cp", "-s", "0.00006", market, tmp_path / "ten.ytp")
+    assert contents(tmp_path / "ten.ytp") == contents(market)[:10]
+
+
+def test_cp_into_itself_is_refused(run, market: Path) -> None:
+    before = contents(market)
+    assert "the file to copy from" in run("cp", market, market, code=2).stderr
+    assert contents(market) == before
+
+
+def test_cp_follows_until_interrupted_and_keeps_everything(start, market: Path, tmp_path: Path) -> None:
+    target = tmp_path / "follower.ytp"
+    child = start("cp", "-f", market, target)
+    with ytp.open(target) as copy:
+        arriving = copy.subscribe("/")
+        for _ in range(22):
+            assert arriving.poll(30) is not None
+        with ytp.open(market) as bus:
+            bus.peer("late").channel("news").write(b"late", time=9)
+        late = arriving.poll(30)
+        assert late is not None
+        assert (late.peer, late.data) == ("late", b"late")
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(timeout=30) == 130
+    assert contents(target) == contents(market)
+
+
+def test_cp_gives_names_to_ids_that_nobody_announced(
+    run, tmp_path: Path, write_unannounced: Callable[[Path], None]
+) -> None:
+    write_unannounced(tmp_path / "strange.ytp")
+    run("cp", tmp_path / "strange.ytp", tmp_path / "copy.ytp")
+    assert contents(tmp_path / "copy.ytp") == [(7, "peer-300", "channel-400", b"who?")]
+    row = json.loads(run("stat", "--format", "json", tmp_path / "strange.ytp").output)
+    assert row["channels"] == [{"name": "(never announced)", "messages": 1, "bytes": 4}]

@@ -1,0 +1,115 @@
+"""The group of all verbs, which loads a verb's module when the verb is used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ytp._version import __version__
+from ytp.errors import YtpError
+
+__all__ = ["cli"]
+
+INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+
+
+class Failure(click.ClickException):
+    """Something could not be done. Exit code 2 as for wrong usage: 1 means that the answer of a check is no."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Where a command lives and what the list of commands says of it."""
+
+    module: str
+    summary: str
+    attribute: str = "command"
+    extra: str = "cli"
+
+
+VERBS = {
+    "tail": Verb("ytp.cli.tail", "Print the last messages, and new ones as they come."),
+    "stat": Verb("ytp.cli.stat", "Sizes, peers and channels of a file."),
+    "cp": Verb("ytp.cli.cp", "Copy messages into another file."),
+    "verify": Verb("ytp.cli.verify", "Check the structure of a file."),
+    "salvage": Verb("ytp.cli.salvage", "Copy what can be read of a damaged file into a new one."),
+    "perf": Verb("ytp.cli.perf", "Measure writing, reading and the way there and back."),
+    "doctor": Verb("ytp.cli.doctor", "Look at what is installed and whether it works here."),
+    "demo": Verb("ytp.cli.demo", "Several processes on one bus, live, every message counted."),
+}
+DOORS = {
+    "umq": Verb("ytp.umq.cli", "Messages for browsers and apps.", "cli", "net"),
+    "utp": Verb("ytp.utp.cli", "Topics for devices.", "cli", "net"),
+    "yuan": Verb("ytp.yuan.cli", "Services between terminals.", "cli", "net"),
+    "yamz": Verb("yamz.cli", "Find publishers on other hosts.", "cli", "zmq"),
+}
+
+
+def exists(module: str) -> bool:
+    """Whether this version has the module, without running it or its parents."""
+    package, _, name = module.rpartition(".")
+    top, _, rest = package.partition(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.submodule_search_locations is None:
+        return False
+    finder = importlib.machinery.PathFinder
+    places: Any = spec.submodule_search_locations
+    for part in (*filter(None, rest.split(".")), name):
+        found = finder.find_spec(part, places)
+        if found is None:
+            return False
+        places = found.submodule_search_locations or []
+    return True
+
+
+class LazyGroup(click.Group):
+    """Commands by name from the tables above; their modules stay unloaded until one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*VERBS, *(name for name, door in DOORS.items() if exists(door.module))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = VERBS.get(cmd_name) or DOORS.get(cmd_name)
+        if verb is None or not exists(verb.module):
+            return None
+        try:
+            module = importlib.import_module(verb.module)
+        except ImportError as error:
+            raise Failure(
+                f"'ytp {cmd_name}' can not be loaded: {error}. "
+                f"If a package is missing: pip install 'ytp[{verb.extra}]'"
+            ) from error
+        command: click.Command = getattr(module, verb.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, (VERBS.get(name) or DOORS[name]).summary) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            raise  # click ends quietly when the reader of a pipe goes away
+        except (YtpError, OSError) as error:
+            raise Failure(str(error)) from error
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(__version__, prog_name="ytp")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Messages between processes, kept in a memory-mapped log."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False

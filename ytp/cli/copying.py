@@ -1,0 +1,70 @@
+"""Messages from one bus to another, their peers, channels and times kept."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from ytp import Bus, Channel, Message
+
+__all__ = ["Copier", "not_the_same"]
+
+
+def not_the_same(source: str, target: str) -> None:
+    """Refuses to copy a file into itself."""
+    if os.path.exists(source) and os.path.exists(target) and os.path.samefile(source, target):
+        raise click.UsageError(f"{target} is the file to copy from")
+
+
+class Copier:
+    """Writes messages of one bus into a target file; a context manager that syncs unless something failed."""
+
+    def __init__(
+        self,
+        source: Bus,
+        target: str,
+        container: Literal["ytp", "yamal8"] | None = None,
+        *,
+        compare: bool = True,
+    ) -> None:
+        """With ``compare`` what the target has already is skipped, and a difference raises DivergenceError."""
+        import ytp
+
+        if container is None and not os.path.exists(target):
+            container = "yamal8" if source.format == "yamal8" else "ytp"
+        self.bus = ytp.open(target, "a", format=container)
+        self._compare = compare
+        self._peers: dict[str, ytp.Peer] = {}
+        self._channels: dict[tuple[int, int], Channel] = {}
+
+    def __enter__(self) -> Copier:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or issubclass(kind, KeyboardInterrupt):
+            self.bus.sync()
+        self.bus.close()
+
+    def copy(self, message: Message, time: int | None = None) -> None:
+        """Writes one message, at its own time unless another is given."""
+        channel = self._channels.get((message.peer_id, message.channel_id))
+        if channel is None:
+            channel = self._declare(message)
+        channel.write(message, time=message.time if time is None else time)
+
+    def _declare(self, message: Message) -> Channel:
+        # Ids that nobody announced get a name, so that nothing is lost.
+        peer_name = message.peer if message.peer is not None else f"peer-{message.peer_id}"
+        channel_name = message.channel if message.channel is not None else f"channel-{message.channel_id}"
+        peer = self._peers.get(peer_name)
+        if peer is None:
+            peer = self._peers[peer_name] = self.bus.peer(peer_name, replay=self._compare)
+        channel = peer.channel(channel_name, time=message.time)
+        self._channels[message.peer_id, message.channel_id] = channel
+        return channel

@@ -1,0 +1,79 @@
+"""Counting a whole file by columns: no Python object per message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ytp import Bus, Subscription
+
+__all__ = ["Totals", "count_into", "scan", "seek_last"]
+
+BATCH = 1 << 16
+NOBODY = 2**32 - 1  # the number of an id that nobody announced
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a scan found. ``peers`` and ``channels`` count messages, ``channel_bytes`` their payloads."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    peers: Counter[str] = field(default_factory=Counter)
+    channels: Counter[str] = field(default_factory=Counter)
+    channel_bytes: Counter[str] = field(default_factory=Counter)
+
+
+def scan(bus: Bus, *patterns: str, advance: Callable[[int], None] = lambda position: None) -> Totals:
+    """Counts the messages of the channels that the patterns mean; ``advance`` hears how far it is."""
+    totals = Totals()
+    messages = bus.subscribe(*patterns or ("/",), follow=False)
+    while count_into(totals, bus, messages):
+        advance(messages.position)
+    return totals
+
+
+def count_into(totals: Totals, bus: Bus, messages: Subscription) -> bool:
+    """Adds one batch of what stands ahead; False when there was nothing."""
+    import numpy as np
+
+    columns = messages.read(BATCH)
+    if not len(columns):
+        return False
+    totals.messages += len(columns)
+    totals.bytes += int(columns.length.sum())
+    earliest, latest = int(columns.time.min()), int(columns.time.max())
+    totals.first_time = earliest if totals.first_time is None else min(totals.first_time, earliest)
+    totals.last_time = latest if totals.last_time is None else max(totals.last_time, latest)
+    peers, channels = bus.peers, bus.channels
+    for number, amount in zip(*np.unique(columns.peer, return_counts=True), strict=True):
+        totals.peers[named(peers, number)] += int(amount)
+    numbers, inverse, amounts = np.unique(columns.channel, return_inverse=True, return_counts=True)
+    sizes = np.bincount(inverse, weights=columns.length)
+    for number, amount, size in zip(numbers, amounts, sizes, strict=True):
+        channel = named(channels, number)
+        totals.channels[channel] += int(amount)
+        totals.channel_bytes[channel] += int(size)
+    return True
+
+
+def named(names: list[str], number: Any) -> str:
+    """The name of a number from a column."""
+    return names[number] if int(number) < len(names) else "(never announced)"
+
+
+def seek_last(messages: Subscription, count: int) -> None:
+    """Moves a subscription before its last ``count`` messages, or leaves it where it is if there are fewer."""
+    import numpy as np
+
+    here = messages.position
+    last = np.empty(0, np.uint64)
+    while len(columns := messages.read(BATCH)):
+        last = np.concatenate([last, columns.offset])[-count - 1 :]
+    messages.seek(int(last[0]) if len(last) > count else here)
