@@ -68,7 +68,8 @@ def payloads(subscription: ytp.Subscription, how: str, seconds: float) -> Iterat
     else:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            yield from (bytes(view) for view in subscription.read(1000, timeout=seconds).payload)
+            subscription.wait(deadline - time.monotonic())
+            yield from map(bytes, subscription.read(1000).payloads())
 
 
 async def read_async(subscription: ytp.Subscription, ledger: Ledger, total: int, seconds: float) -> None:
