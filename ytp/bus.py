@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ytp._backend import core
 from ytp.channel import Peer, Replay, Transaction
 from ytp.directory import Directory, SubscriptionEvent, subscriptions
 from ytp.subscription import Start, Subscription
 from ytp.syncing import syncer
+
+if TYPE_CHECKING:
+    from ytp.arrow import Scan, Time
 
 __all__ = ["Bus", "open"]
 
@@ -162,6 +165,22 @@ class Bus:
             for pattern in patterns:
                 self._handle.subscribe(announce.id, pattern)
         return subscription
+
+    def scan(
+        self,
+        *patterns: str,
+        since: Time | None = None,
+        until: Time | None = None,
+        peer: str | None = None,
+        columns: Sequence[str] | None = None,
+        payload: Literal["view", "binary"] = "view",
+    ) -> Scan:
+        """The messages as Arrow columns, for pyarrow, polars, DuckDB, pandas and numpy; see :class:`ytp.arrow.Scan`."""
+        from ytp.arrow import Scan
+
+        return Scan(
+            self._handle, patterns, since=since, until=until, peer=peer, columns=columns, payload=payload
+        )
 
     @property
     def peers(self) -> list[str]:

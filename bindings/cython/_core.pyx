@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, nonecheck=True, freethreading_compatible=True
 """The door from Python to libytp: handles, writers, cursors and messages. No policy here; see ytp/bus.py.
 
 The global lock is kept for short writes and reads and released for waits, batches and large copies.
@@ -926,3 +926,6 @@ def pattern_matches(pattern, name):
     """Whether a channel name is meant by a pattern: "/" everything, "a/" a prefix, otherwise exactly."""
     cdef bytes p = pattern.encode(), n = name.encode()
     return bool(ytp_pattern_matches(p, len(p), n, len(n)))
+
+
+include "scan.pxi"

@@ -185,3 +185,73 @@ cdef extern from "time.h" nogil:
         long tv_nsec
     int CLOCK_REALTIME
     int clock_gettime(int clock, timespec *ts)
+
+cdef extern from "ytp/scan.h" nogil:
+    unsigned YTP_SCAN_COPY, YTP_SCAN_PLAIN_NAMES, YTP_SCAN_BINARY_NAMES, YTP_SCAN_INTEGER_TIME
+
+    struct ArrowSchema:
+        void (*release)(ArrowSchema *) noexcept nogil
+
+    struct ArrowArray:
+        int64_t length
+        void (*release)(ArrowArray *) noexcept nogil
+
+    struct ArrowArrayStream:
+        int (*get_next)(ArrowArrayStream *, ArrowArray *) noexcept nogil
+        void (*release)(ArrowArrayStream *) noexcept nogil
+
+    ctypedef enum ytp_scan_column_t:
+        YTP_SCAN_OFFSET, YTP_SCAN_SEQNO, YTP_SCAN_TIME, YTP_SCAN_PEER, YTP_SCAN_CHANNEL, YTP_SCAN_PAYLOAD
+    ctypedef enum ytp_match_kind_t:
+        YTP_MATCH_PATTERN, YTP_MATCH_EXACT, YTP_MATCH_PREFIX
+
+    ctypedef struct ytp_name_match_t:
+        ytp_match_kind_t kind
+        uint32_t group
+        ytp_span_t text
+
+    ctypedef struct ytp_scan_range_t:
+        uint64_t start
+        uint64_t seqno
+        uint64_t end
+        uint64_t end_seqno
+
+    ctypedef struct ytp_scan_options_t:
+        const ytp_scan_column_t *columns
+        size_t column_count
+        unsigned flags
+        unsigned kinds
+        const ytp_name_match_t *peers
+        size_t peer_count
+        const ytp_name_match_t *channels
+        size_t channel_count
+        int64_t time_min
+        int64_t time_max
+        uint64_t seqno_min
+        uint64_t seqno_max
+        const ytp_scan_range_t *ranges
+        size_t range_count
+        const ytp_span_t *peer_names
+        size_t peer_name_count
+        const ytp_span_t *channel_names
+        size_t channel_name_count
+        size_t batch_rows
+        size_t batch_bytes
+
+    ctypedef struct ytp_stretch_t:
+        ytp_scan_range_t range
+        uint64_t count
+        uint64_t bytes
+        int64_t time_min
+        int64_t time_max
+        uint64_t channels
+        uint64_t peers
+
+    void ytp_scan_defaults(ytp_scan_options_t *options)
+    int ytp_scan_schema(const ytp_scan_options_t *options, ArrowSchema *out, ytp_error_t *err)
+    int ytp_scan_open(ytp_bus_t *bus, const ytp_scan_options_t *options, void *owner,
+                      void (*release_owner)(void *) noexcept nogil, ArrowArrayStream *out, ytp_error_t *err)
+    const ytp_error_t *ytp_scan_error(const ArrowArrayStream *stream)
+    int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t last, uint64_t max_count,
+                          uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes, ytp_stretch_t *stretches,
+                          size_t room, size_t *filled, ytp_error_t *err)

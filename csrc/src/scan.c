@@ -1,8 +1,8 @@
 /* The scan: a cursor fills columns chunk by chunk, filters squeeze them, and a batch goes out when it is full.
  *
  * Work is done in chunks that stay in the cache: read the nodes, drop what the filters do not want, count what the rows
- * cost. Where a chunk overflows the batch, the cursor is set back to the last row taken; links never change, so the next
- * batch meets the same rows again. */
+ * cost. Where a chunk overflows the batch, the cursor is set back to the last row taken; links never change, so the
+ * next batch meets the same rows again. */
 #include "scan.h"
 
 #include <errno.h>
@@ -100,7 +100,8 @@ static size_t texts_size(const ytp_name_match_t *matches, size_t count)
     return size;
 }
 
-static const ytp_name_match_t *copy_matches(ytp_name_match_t **at, char **text, const ytp_name_match_t *from, size_t count)
+static const ytp_name_match_t *copy_matches(ytp_name_match_t **at, char **text, const ytp_name_match_t *from,
+                                            size_t count)
 {
     ytp_name_match_t *copy = *at;
 
@@ -119,8 +120,8 @@ static const ytp_name_match_t *copy_matches(ytp_name_match_t **at, char **text, 
 static int copy_options(scan_t *s, const ytp_scan_options_t *o, ytp_error_t *err)
 {
     size_t ranges = o->range_count * sizeof *o->ranges, columns = o->column_count * sizeof *o->columns;
-    char *at = ytpi_plat_alloc(ranges + texts_size(o->peers, o->peer_count) + texts_size(o->channels, o->channel_count) +
-                               columns + sizeof *o->ranges);
+    char *at = ytpi_plat_alloc(ranges + texts_size(o->peers, o->peer_count) +
+                               texts_size(o->channels, o->channel_count) + columns + sizeof *o->ranges);
 
     if (!at)
         return ytpi_fail(err, YTP_ERR_NOMEM, s->bus->y->path, "out of memory");
@@ -203,7 +204,8 @@ static int leave_range(scan_t *s, const ytp_scan_range_t *range, ytp_error_t *er
 
     if (range->end != YTP_NO_OFFSET && c->position != range->end)
         return ytpi_fail_at(err, YTP_ERR_CORRUPT, s->bus->y->path, c->position,
-                            "the list ends at message %" PRIu64 " before offset %" PRIu64 " is met: the file was replaced "
+                            "the list ends at message %" PRIu64 " before offset %" PRIu64
+                            " is met: the file was replaced "
                             "or cut",
                             c->seqno, range->end);
     if (range->end_seqno && c->seqno != range->end_seqno)

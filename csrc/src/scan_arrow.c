@@ -6,7 +6,8 @@
 
 /* --- schema --- */
 
-static const char *const column_names[YTP_SCAN_COLUMN_COUNT] = {"offset", "seqno", "time", "peer", "channel", "payload"};
+static const char *const column_names[YTP_SCAN_COLUMN_COUNT] = {"offset", "seqno",   "time",
+                                                                "peer",   "channel", "payload"};
 
 /* Everything a schema needs in one block, freed with the outermost struct. */
 typedef struct schema_block {

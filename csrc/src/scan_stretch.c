@@ -77,8 +77,9 @@ int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t l
         c->seqno = seqno;
         c->seqno_known = true;
         ytp_cursor_stop_after(c, last);
-        rc = last && last == start ? YTP_END
-                                   : walk(c, max_count, max_bytes, limit_count, limit_bytes, stretches, room, filled, err);
+        rc = last && last == start
+                 ? YTP_END
+                 : walk(c, max_count, max_bytes, limit_count, limit_bytes, stretches, room, filled, err);
     }
     ytp_cursor_free(c);
     return rc;

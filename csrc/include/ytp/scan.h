@@ -149,9 +149,9 @@ YTP_API const ytp_error_t *ytp_scan_error(const struct ArrowArrayStream *stream)
 /* A stretch of the list and what is in it: enough to leave it out when a filter can not meet it. */
 typedef struct ytp_stretch {
     ytp_scan_range_t range;
-    uint64_t count;    /* nodes of any kind */
-    uint64_t bytes;    /* their payloads */
-    int64_t time_min;  /* of the data messages; time_min > time_max when there are none */
+    uint64_t count;   /* nodes of any kind */
+    uint64_t bytes;   /* their payloads */
+    int64_t time_min; /* of the data messages; time_min > time_max when there are none */
     int64_t time_max;
     uint64_t channels; /* bit (number % 64) is set for every channel met, all bits if any was unannounced */
     uint64_t peers;
