@@ -1,6 +1,7 @@
 /* Structural check of a whole file; see ytp/verify.h. */
 #include "ytp/verify.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cursor.h"
@@ -41,7 +42,7 @@ static int verify_data(ytp_bus_t *bus, ytp_verify_progress_t progress, void *clo
             break;
     }
     if (rc < 0)
-        r->bad_offset = err && err->offset != YTP_NO_OFFSET ? err->offset : ytp_cursor_tell(c);
+        r->bad_offset = ytp_cursor_tell(c);
     ytp_cursor_free(c);
     if (rc < 0)
         return rc;
@@ -55,16 +56,32 @@ static int verify_data(ytp_bus_t *bus, ytp_verify_progress_t progress, void *clo
     return rc;
 }
 
+/* What a list of YAMAL001 other than the data list asks of its nodes. */
+static int verify_node(const ytp_yamal_t *y, unsigned list, const ytp_node_t *node, uint64_t seqno, ytp_error_t *err)
+{
+    if (node->seqno != seqno)
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, node->offset,
+                            "sequence number %" PRIu64 " where %" PRIu64 " is due", node->seqno, seqno);
+    if ((list == YTP_LIST_SUBSCRIBE && node->size != 8) || (list == YTP_LIST_INDEX && node->size < 16))
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, node->offset, "%zu bytes make no entry of list %u",
+                            node->size, list);
+    return YTP_OK;
+}
+
 static int verify_list(ytp_bus_t *bus, unsigned list, ytp_verify_report_t *r, ytp_error_t *err)
 {
-    uint64_t position = ytp_yamal_begin(bus->y, list);
+    uint64_t position = ytp_yamal_begin(bus->y, list), seqno = 0;
     ytp_node_t node;
     int rc;
 
-    while ((rc = ytp_yamal_next(bus->y, list, &position, &node, err)) == YTP_OK)
+    while ((rc = ytp_yamal_next(bus->y, list, &position, &node, err)) == YTP_OK) {
+        YTPI_TRY(verify_node(bus->y, list, &node, ++seqno, err));
         measure(bus->y, node.offset, node.size, r);
+    }
+    if (rc == YTP_END)
+        rc = ytpi_check_tail(bus->y, list, position, err);
     if (rc < 0)
-        r->bad_offset = err && err->offset != YTP_NO_OFFSET ? err->offset : position;
+        r->bad_offset = position;
     return rc < 0 ? rc : YTP_OK;
 }
 
@@ -82,14 +99,27 @@ static void count_unverified(ytp_bus_t *bus, ytp_verify_report_t *r)
         r->unverified++;
 }
 
+static int verify_lists(ytp_bus_t *bus, ytp_verify_progress_t progress, void *closure, ytp_verify_report_t *r,
+                        ytp_error_t *err)
+{
+    YTPI_TRY(verify_data(bus, progress, closure, r, err));
+    for (unsigned list = 1; bus->y->yamal8 && list < YTP_LIST_COUNT; list++)
+        YTPI_TRY(verify_list(bus, list, r, err));
+    count_unverified(bus, r);
+    return YTP_OK;
+}
+
 int ytp_bus_verify(ytp_bus_t *bus, ytp_verify_progress_t progress, void *closure, ytp_verify_report_t *report,
                    ytp_error_t *err)
 {
+    ytp_error_t unheard;
+
     memset(report, 0, sizeof *report);
     report->bad_offset = YTP_NO_OFFSET;
-    YTPI_TRY(verify_data(bus, progress, closure, report, err));
-    for (unsigned list = 1; bus->y->yamal8 && list < YTP_LIST_COUNT; list++)
-        YTPI_TRY(verify_list(bus, list, report, err));
-    count_unverified(bus, report);
-    return YTP_OK;
+    if (!err)
+        err = &unheard;
+    int rc = verify_lists(bus, progress, closure, report, err);
+    if (rc < 0 && err->offset != YTP_NO_OFFSET)
+        report->bad_offset = err->offset; /* more exact than the position reached */
+    return rc;
 }
