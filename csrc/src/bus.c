@@ -224,7 +224,7 @@ static int say(ytp_bus_t *bus, uint64_t peer, uint64_t channel, uint64_t time, c
 {
     size_t fields = peer == 0 ? 8 : YTPI_DATA_AT_YTP;
     uint64_t offset;
-    void *payload;
+    void *payload = NULL;
 
     YTPI_TRY(ytpi_bus_check_sound(bus, err));
     YTPI_TRY(ytp_yamal_reserve(bus->y, fields + len, &payload, &offset, err));

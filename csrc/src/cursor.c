@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "fault.h"
 #include "plat.h"
 
 int ytp_cursor_new(ytp_bus_t *bus, ytp_cursor_t **out, ytp_error_t *err)
@@ -13,6 +14,7 @@ int ytp_cursor_new(ytp_bus_t *bus, ytp_cursor_t **out, ytp_error_t *err)
     *out = NULL;
     if (!c)
         return ytpi_fail(err, YTP_ERR_NOMEM, bus->y->path, "out of memory");
+    ytpi_fault_install();
     c->bus = bus;
     c->y = bus->y;
     c->kinds = YTP_KIND_DATA;

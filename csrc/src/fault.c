@@ -77,7 +77,7 @@ static void create_lock(void)
     (void)ytpi_mutex_init(&install_lock);
 }
 
-static void install(void)
+void ytpi_fault_install(void)
 {
     struct sigaction ours, current;
 
@@ -97,7 +97,7 @@ static void install(void)
 unsigned ytpi_fault_register(const void *base, size_t len, bool writable, unsigned owner)
 {
     pthread_once(&once, create_lock);
-    install();
+    ytpi_fault_install();
     ytpi_mutex_lock(&install_lock);
     unsigned found = YTPI_NO_SLOT;
     for (unsigned i = 0; i < YTPI_FAULT_SLOTS && found == YTPI_NO_SLOT; i++)

@@ -26,6 +26,10 @@ typedef struct ytpi_fault_slot {
 
 extern ytpi_fault_slot_t ytpi_fault_slots[YTPI_FAULT_SLOTS];
 
+/* Puts the handler in place, again if somebody has replaced it meanwhile (Python's faulthandler does, when it is
+ * switched off and on). Costs a system call; called whenever a reader or writer is made. */
+void ytpi_fault_install(void);
+
 /* Registers a range; owner YTPI_NO_SLOT means itself. Returns YTPI_NO_SLOT when the table is full. */
 unsigned ytpi_fault_register(const void *base, size_t len, bool writable, unsigned owner);
 /* Frees a slot and all slots that it owns. Call before unmapping. */

@@ -110,7 +110,7 @@ int ytpi_streams_announce(ytp_bus_t *bus, size_t peer, size_t channel, const cha
                           ytp_error_t *err)
 {
     uint64_t node;
-    void *payload;
+    void *payload = NULL;
 
     YTPI_TRY(ytpi_streams_scan(bus, YTPI_GOAL_END, 0, err));
     size_t known = ytpi_table_get(&bus->stream_of_pair, ytpi_pair(peer, channel));
@@ -150,7 +150,7 @@ static int subscribe_one(ytp_bus_t *bus, const ytpi_stream_t *stream, bool *adde
     ytp_yamal_t *y = bus->y;
     ytpi_a64 *mark = subscribed_of(y, stream->node);
     uint64_t node, none = 0;
-    void *payload;
+    void *payload = NULL;
 
     if (ytpi_load_acquire(mark) != 0)
         return YTP_OK;
@@ -245,7 +245,7 @@ int ytp_bus_write_index(ytp_bus_t *bus, uint64_t stream, uint64_t position, cons
                         ytp_error_t *err)
 {
     uint64_t node;
-    void *payload;
+    void *payload = NULL;
 
     if (!bus->y->yamal8)
         return ytpi_fail(err, YTP_ERR_INVALID, bus->y->path, "YAMAL000 files have no index list");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bus.h"
+#include "fault.h"
 #include "plat.h"
 
 int ytp_bus_writer(ytp_bus_t *bus, uint64_t peer, uint64_t channel, const char *encoding, size_t encoding_len,
@@ -11,6 +12,7 @@ int ytp_bus_writer(ytp_bus_t *bus, uint64_t peer, uint64_t channel, const char *
     int rc = YTP_OK;
 
     YTPI_TRY(ytpi_usable(bus->y, err));
+    ytpi_fault_install();
     out->peer = peer;
     out->channel = channel;
     out->stream = 0;
@@ -48,7 +50,7 @@ static int too_large(const ytp_bus_t *bus, size_t len, ytp_error_t *err)
 
 int ytp_bus_reserve(ytp_bus_t *bus, size_t len, void **data, uint64_t *offset, ytp_error_t *err)
 {
-    void *payload;
+    void *payload = NULL;
 
     if (ytpi_unlikely(len > ytp_bus_max_data(bus)))
         return too_large(bus, len, err);
@@ -72,7 +74,7 @@ int ytp_bus_write(ytp_bus_t *bus, const ytp_writer_t *w, uint64_t time, const vo
                   ytp_error_t *err)
 {
     uint64_t at;
-    void *target;
+    void *target = NULL;
 
     YTPI_TRY(ytp_bus_reserve(bus, len, &target, &at, err));
     stamp(bus->y, w, time, (uint8_t *)target - ytpi_data_at(bus->y));
