@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import aio, zre
+    from . import aio as aio
+    from . import zre as zre
     from .client import Client
     from .config import Action, ClientConfig, Mode, PortConfig, Reply, ServerConfig
     from .errors import (

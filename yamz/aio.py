@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -131,13 +131,14 @@ class Client:
         self._private: sync.Server | None = None
         self._servers: list[zmq.asyncio.Socket] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._changed = asyncio.Condition()
-        self._listeners: set[deque[Reply]] = set()
+        self._changed = asyncio.Event()  # a new one for every change
+        self._listeners: list[deque[Reply]] = []
         self._closed = self._terminated = False
         self._ports: Ports[zmq.asyncio.Socket] = Ports(
             self._config,
             self._context,
             Binder(lambda: host or (discovery.host if discovery else hosts.default_host())),
+            self._partners_changed,
         )
 
     async def __aenter__(self) -> Client:
@@ -200,11 +201,11 @@ class Client:
             async with asyncio.timeout(timeout):
                 for number, address in enumerate(servers):
                     await self._greet(number, uri.for_connect(address).address, request)
-        except TimeoutError:
-            raise NotOnline(f"no answer from {list(servers)}") from None
-        for port in self._ports.all():
-            if port.monitor is not None:
-                self._tasks.append(asyncio.create_task(self._watch(port.config.portid)))
+        except BaseException as error:
+            await self._leave_servers()
+            if isinstance(error, TimeoutError):
+                raise NotOnline(f"no answer from {list(servers)}") from None
+            raise
         self._mode = Mode.SELFSERVE if self._private else Mode.EXTSERVER
         return self._mode
 
@@ -213,17 +214,14 @@ class Client:
     ) -> bool:
         """Wait until the port (or every port) has ``count`` partners; see :meth:`yamz.Client.wait_linked`."""
         self._check()
-        ports = self._ports.all() if port is None else [self._ports[port]]
-        for each in ports:
-            if each.config.binds and not each.config.conns and each.monitor is None:
-                raise PortError(f"port {each.config.portid!r}: partners of an inproc bind cannot be seen")
+        ports = self._ports.to_wait_for(port)
 
         def done() -> bool:
             return self._terminated or all(each.linked() >= count for each in ports)
 
         try:
-            async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait_for(done)
+            async with asyncio.timeout(timeout):
+                await self._until(done)
         except TimeoutError:
             return False
         if all(each.linked() >= count for each in ports):
@@ -234,15 +232,14 @@ class Client:
         """Links as they come and go, from now on; ends with the server's or client's end."""
         self._check()
         news: deque[Reply] = deque(maxlen=MAX_CHANGES)
-        self._listeners.add(news)
+        self._listeners.append(news)
         try:
             while news or not self._terminated:
-                async with self._changed:
-                    await self._changed.wait_for(lambda: news or self._terminated)
+                await self._until(lambda: bool(news) or self._terminated)
                 while news:
                     yield news.popleft()
         finally:
-            self._listeners.discard(news)
+            self._listeners = [other for other in self._listeners if other is not news]
 
     def links(self, port: str) -> list[str]:
         """The addresses to which the port is connected now."""
@@ -259,18 +256,9 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for server in self._servers:
-            with contextlib.suppress(zmq.ZMQError):
-                await server.send(bye_bytes(self._config), zmq.NOBLOCK)
+        await self._leave_servers()
         self._ports.close()
-        for server in self._servers:
-            server.close(linger=FAREWELL_MS)
-        if self._private:
-            await asyncio.to_thread(self._private.close)
-        await self._end()
+        self._end()
 
     def _check(self) -> None:
         try:
@@ -281,6 +269,20 @@ class Client:
             raise ThreadError(f"client {self.clientid!r} belongs to another event loop")
         if self._closed:
             raise Terminated("the client is closed")
+
+    async def _leave_servers(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        servers, self._servers = self._servers, []
+        for server in servers:
+            with contextlib.suppress(zmq.ZMQError):
+                await server.send(bye_bytes(self._config), zmq.NOBLOCK)
+            server.close(linger=FAREWELL_MS)
+        private, self._private = self._private, None
+        if private:
+            await asyncio.to_thread(private.close)
 
     async def _greet(self, number: int, address: str, request: bytes) -> None:
         link = self._context.socket(zmq.DEALER)
@@ -301,23 +303,25 @@ class Client:
         while True:
             reply = Reply.from_json(json.loads(await link.recv()))
             if reply.action is Action.TERMINATE:
-                await self._end()
+                self._end()
                 return
             if reply.action in (Action.CONNECT, Action.DISCONNECT) and self._ports.apply(reply, number):
-                async with self._changed:
-                    for news in self._listeners:
-                        news.append(reply)
-                    self._changed.notify_all()
+                for news in self._listeners:
+                    news.append(reply)
+                self._notify()
 
-    async def _watch(self, name: str) -> None:
-        port = self._ports[name]
-        assert port.monitor is not None
-        while True:
-            port.noticed(await port.monitor.recv_multipart())
-            async with self._changed:
-                self._changed.notify_all()
+    def _partners_changed(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._notify)
 
-    async def _end(self) -> None:
-        async with self._changed:
-            self._terminated = True
-            self._changed.notify_all()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            await self._changed.wait()
+
+    def _end(self) -> None:
+        self._terminated = True
+        self._notify()

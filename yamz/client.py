@@ -127,7 +127,7 @@ class Client:
         self._poller = zmq.Poller()
         self._poller.register(self._wake.fileno(), zmq.POLLIN)
         self._ports: Ports[zmq.Socket[bytes]] = Ports(
-            self._config, self._context, Binder(lambda: host or _host_of(discovery))
+            self._config, self._context, Binder(lambda: host or _host_of(discovery)), self._wake.set
         )
 
     def __enter__(self) -> Client:
@@ -218,7 +218,7 @@ class Client:
         self._check()
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._servers and not self._terminated:
-            for number, reply in self._read(deadline, ()):
+            for number, reply in self._read(deadline):
                 if reply.action is Action.TERMINATE:
                     self._terminated = True
                     return reply
@@ -237,26 +237,18 @@ class Client:
         ``inproc`` bind cannot see its partners: :class:`PortError` if the port has nothing else.
         """
         self._check()
-        ports = self._ports.all() if port is None else [self._ports[port]]
-        for each in ports:
-            if each.config.binds and not each.config.conns and each.monitor is None:
-                raise PortError(f"port {each.config.portid!r}: partners of an inproc bind cannot be seen")
-        watched = [each for each in ports if each.monitor is not None]
+        ports = self._ports.to_wait_for(port)
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            for each in watched:
-                for frames in _drain(each.monitor):
-                    each.noticed(frames)
-            if all(each.linked() >= count for each in ports):
-                return True
+        while not all(each.linked() >= count for each in ports):
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            for number, reply in self._read(deadline, [each.monitor for each in watched]):
+            for number, reply in self._read(deadline):
                 if reply.action in (Action.CONNECT, Action.DISCONNECT):
                     self._ports.apply(reply, number)
                 elif reply.action is Action.TERMINATE:
                     self._terminated = True
                     raise Terminated("the server is closed")
+        return True
 
     def links(self, port: str) -> list[str]:
         """The addresses to which the port is connected now."""
@@ -305,7 +297,7 @@ class Client:
         while missing:
             if deadline is not None and time.monotonic() >= deadline:
                 raise NotOnline(f"no answer from {[servers[number] for number in missing]}")
-            for number, reply in self._read(deadline, ()):
+            for number, reply in self._read(deadline):
                 if reply.action is Action.ERROR:
                     raise RequestRefused(reply.message)
                 if reply.action is Action.TERMINATE:
@@ -315,18 +307,10 @@ class Client:
                 else:
                     self._ports.apply(reply, number)
 
-    def _read(
-        self, deadline: float | None, also: Iterable[zmq.Socket[bytes] | None]
-    ) -> Iterable[tuple[int, Reply]]:
+    def _read(self, deadline: float | None) -> Iterable[tuple[int, Reply]]:
         """Wait for something, then give the replies one by one; stop taking them at will."""
         wait = None if deadline is None else math.ceil(max(0.0, deadline - time.monotonic()) * 1000)
-        for socket in also:
-            self._poller.register(socket, zmq.POLLIN)
-        try:
-            ready = dict(self._poller.poll(wait))
-        finally:
-            for socket in also:
-                self._poller.unregister(socket)
+        ready = dict(self._poller.poll(wait))
         if ready.pop(self._wake.fileno(), None):
             self._wake.clear()
             self._check()
@@ -357,8 +341,8 @@ def _host_of(discovery: Discovery | None) -> str:
     return discovery.host if discovery else hosts.default_host()
 
 
-def _drain(source: zmq.Socket[bytes] | None) -> Iterable[list[bytes]]:
-    while source is not None:
+def _drain(source: zmq.Socket[bytes]) -> Iterable[list[bytes]]:
+    while True:
         try:
             frames = source.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:

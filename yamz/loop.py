@@ -65,7 +65,7 @@ class Loop:
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[tuple[Callable[[], None], Future[Any]]] = deque()
         self._wake = WakeUp()
         self._lock = threading.Lock()
         self._accepting = True
@@ -96,7 +96,7 @@ class Loop:
         with self._lock:
             if not self._accepting or self._pid != os.getpid():
                 raise Terminated("closed")
-            self._calls.append(run)
+            self._calls.append((run, future))
         self._wake.set()
         return future
 
@@ -111,7 +111,7 @@ class Loop:
         with self._lock:
             if self._accepting:
                 self._accepting = False
-                self._calls.append(self._order_stop)
+                self._calls.append((self._order_stop, Future()))
         self._wake.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
@@ -124,6 +124,13 @@ class Loop:
 
     def on_ready(self, ready: dict[Any, int], now: float) -> None:
         """Some of the sockets are ready, or a deadline passed, or calls were made."""
+
+    def on_broken(self, error: zmq.ZMQError) -> None:
+        """Somebody closed a socket or terminated its context under us."""
+        log.error("%s ends, its sockets were closed by others: %s", self._thread.name, error)
+        with self._lock:
+            self._accepting = False
+        self._stopping = True
 
     def on_stop(self, now: float) -> None:
         """Close everything."""
@@ -152,16 +159,24 @@ class Loop:
         while not self._stopping:
             self._turn()
         self._guard(self.on_stop)
-        self._turn_away()
+        while self._calls:
+            _, future = self._calls.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(Terminated("closed"))
         self._wake.close()
 
     def _turn(self) -> None:
         wait = min(max(self.deadline() - time.monotonic(), 0.0), MAX_WAIT)
-        ready = dict(self.poller.poll(math.ceil(wait * 1000)))
+        try:
+            ready = dict(self.poller.poll(math.ceil(wait * 1000)))
+        except zmq.ZMQError as error:
+            self.on_broken(error)
+            return
         if ready.pop(self._wake.fileno(), None):
             self._wake.clear()
         while self._calls:
-            self._calls.popleft()()
+            run, _ = self._calls.popleft()
+            run()
         self._guard(lambda now: self.on_ready(ready, now))
 
     def _guard(self, hook: Callable[[float], None]) -> None:
@@ -170,7 +185,3 @@ class Loop:
             hook(time.monotonic())
         except Exception:
             log.exception("unexpected error in %s", self._thread.name)
-
-    def _turn_away(self) -> None:
-        while self._calls:
-            self._calls.popleft()()

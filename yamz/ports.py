@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
-from . import uri
+from . import partners, uri
 from .config import ZTYPES, Action, ClientConfig, ParamsLike, PortConfig, Reply, to_pairs
 from .ephemeral import Binder
 from .errors import AddressError, ConfigError, PortError
@@ -29,7 +27,6 @@ S = TypeVar("S", bound="zmq.Socket[Any]")
 # With names only, these types offer a socket of that name and the others look for one.
 _OFFERING = ("PUB", "PUSH", "REP", "ROUTER", "XPUB")
 _SEEKING = ("SUB", "PULL", "REQ", "DEALER", "XSUB")
-_CONNECTED, _LOST = zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED
 
 
 @dataclass(slots=True)
@@ -39,30 +36,31 @@ class Port(Generic[S]):
     config: PortConfig
     socket: S
     links: dict[str, set[int]] = field(default_factory=dict)  # address -> servers that told us
-    monitor: S | None = None
-    partners: set[int] = field(default_factory=set)
-
-    def noticed(self, frames: list[bytes]) -> None:
-        """Something came from the monitor: a partner connected or went."""
-        event = parse_monitor_message(frames)
-        if event["event"] == _CONNECTED:
-            self.partners.add(event["value"])
-        else:
-            self.partners.discard(event["value"])
+    partners: partners.Partners | None = None  # an inproc bind cannot see them
 
     def linked(self) -> int:
         """How many partners: links of a connecting port, connections of a bound one."""
-        return len(self.links) + len(self.partners)
+        return len(self.links) + (self.partners.count if self.partners else 0)
 
 
 class Ports(Generic[S]):
-    """All ports of a client, made with the sockets of its context."""
+    """All ports of a client, made with the sockets of its context.
 
-    def __init__(self, config: ClientConfig, context: zmq.Context[S], binder: Binder) -> None:
+    ``changed`` is called, by another thread, when the partners of a bound port change.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        context: zmq.Context[S],
+        binder: Binder,
+        changed: Callable[[], None],
+    ) -> None:
         self._config = config
         self._planned = {port.portid: port for port in config.ports}
         self._context = context
         self._binder = binder
+        self._changed = changed
         self._ports: dict[str, Port[S]] = {}
 
     def __getitem__(self, name: str) -> Port[S]:
@@ -75,9 +73,13 @@ class Ports(Generic[S]):
         """The sockets by name."""
         return {name: port.socket for name, port in self._ports.items()}
 
-    def all(self) -> list[Port[S]]:
-        """Every port."""
-        return list(self._ports.values())
+    def to_wait_for(self, name: str | None) -> list[Port[S]]:
+        """The named port or all of them, if their partners can be counted."""
+        ports = list(self._ports.values()) if name is None else [self[name]]
+        for port in ports:
+            if port.config.binds and not port.config.conns and port.partners is None:
+                raise PortError(f"port {port.config.portid!r}: partners of an inproc bind cannot be seen")
+        return ports
 
     def planned(self) -> list[PortConfig]:
         """Ports of the configuration that were not made yet."""
@@ -106,7 +108,7 @@ class Ports(Generic[S]):
             for option, value in (options or {}).items():
                 socket.set(option, value)
             if any(address.scheme != "inproc" for address in binds):
-                port.monitor = self._watch(socket)
+                port.partners = partners.watch(socket, self._context, self._changed)
             owner = f"{self._config.clientid}-{name}" if self._config.clientid else name
             bound = tuple(self._binder.bind(socket, address, owner) for address in binds)
         except BaseException:
@@ -194,19 +196,11 @@ class Ports(Generic[S]):
             conns,
         )
 
-    def _watch(self, socket: S) -> S:
-        where = f"inproc://yamz-port-{secrets.token_hex(8)}"
-        socket.monitor(where, _CONNECTED | _LOST)
-        monitor: S = self._context.socket(zmq.PAIR)
-        monitor.linger = 0
-        monitor.connect(where)
-        return monitor
-
 
 def _close(port: Port[Any]) -> None:
-    if port.monitor is not None:
+    if port.partners:
         port.socket.disable_monitor()
-        port.monitor.close()
+        port.partners.forget()
     port.socket.close()
 
 

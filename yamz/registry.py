@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from . import hosts, uri
 from .config import Action, ClientConfig, PortConfig, Reply
@@ -29,7 +30,8 @@ __all__ = ["Peer", "Registry", "is_local"]
 
 log = logging.getLogger("yamz.server")
 
-MAX_LINKS = 1000
+MAX_LINKS = 10_000  # of one port
+MAX_LINKS_OF_PEER = 1000  # to one peer, so that no stranger takes the place of the others
 _WISHED = "wished"  # the reason of a concrete connect
 _EVERYWHERE = ("0.0.0.0", "[::]")
 
@@ -49,31 +51,33 @@ class Peer:
 class _Port:
     config: PortConfig
     selectors: list[Selector]
-    links: dict[str, set[Hashable]] = field(default_factory=dict)  # address -> reasons
+    offers: dict[Hashable, list[str]] = field(default_factory=dict)  # reason -> addresses
     told: set[str] = field(default_factory=set)
-    touched: bool = False  # links may differ from what was told
+    touched: bool = False  # the offers changed since the client was told
+    full: bool = False  # there are too many links, and the log says so
 
     def give(self, reason: Hashable, addresses: set[str]) -> None:
         """From now on, ``reason`` speaks for exactly these addresses."""
+        if addresses:
+            self.offers[reason] = sorted(addresses)[:MAX_LINKS_OF_PEER]
+            if len(addresses) > MAX_LINKS_OF_PEER:
+                self._complain(MAX_LINKS_OF_PEER)
+        elif self.offers.pop(reason, None) is None:
+            return
         self.touched = True
-        for address in [known for known, reasons in self.links.items() if reason in reasons]:
-            if address not in addresses:
-                self.links[address].discard(reason)
-                if not self.links[address]:
-                    del self.links[address]
-        for address in sorted(addresses):
-            if address in self.links or len(self.links) < MAX_LINKS:
-                self.links.setdefault(address, set()).add(reason)
-            else:
-                log.warning(
-                    "port %s: more than %d links, the rest is left out", self.config.portid, MAX_LINKS
-                )
-                return
 
-    def differs(self) -> bool:
-        if self.touched:
-            self.touched = self.told != self.links.keys()
-        return self.touched
+    def links(self) -> dict[str, None]:
+        """Every address for which somebody speaks, in the order of the offers."""
+        links = {address: None for addresses in self.offers.values() for address in addresses}
+        if len(links) > MAX_LINKS:
+            self._complain(MAX_LINKS)
+            links = dict.fromkeys(islice(links, MAX_LINKS))
+        return links
+
+    def _complain(self, limit: int) -> None:
+        if not self.full:
+            log.warning("port %s: more than %d links, the rest is left out", self.config.portid, limit)
+        self.full = True
 
 
 @dataclass(slots=True)
@@ -184,7 +188,8 @@ class Registry:
 
     def enter(self, peer: Peer) -> None:
         """A peer is there, or has something new to say."""
-        if any(other.name == peer.name for uuid, other in self._peers.items() if uuid != peer.uuid):
+        new = peer.uuid not in self._peers
+        if new and any(other.name == peer.name for other in self._peers.values()):
             log.warning("another node is called %s too; both are used", peer.name)
         self._departed.pop(peer.uuid, None)
         self._peers[peer.uuid] = peer
@@ -226,14 +231,17 @@ class Registry:
     # Links
 
     def changes(self, key: bytes) -> Iterator[Reply]:
-        """What the client must be told; report each with :meth:`told`."""
+        """What the client must be told. Report each with :meth:`told`; what is not taken comes again."""
         client = self._clients[key]
         for port in client.ports.values():
-            if port.differs():
-                for address in sorted(port.told - port.links.keys()):
+            if port.touched:
+                links = port.links()
+                for address in sorted(port.told - links.keys()):
                     yield Reply(Action.DISCONNECT, port.config.portid, address)
-                for address in [address for address in port.links if address not in port.told]:
-                    yield Reply(Action.CONNECT, port.config.portid, address)
+                for address in links:
+                    if address not in port.told:
+                        yield Reply(Action.CONNECT, port.config.portid, address)
+                port.touched = False
 
     def told(self, key: bytes, reply: Reply) -> None:
         """The client was told."""

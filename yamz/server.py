@@ -35,6 +35,8 @@ log = logging.getLogger("yamz.server")
 
 COALESCE = 0.1  # seconds in which changes of the header are collected
 GRACE = 3.0  # seconds for which links of a peer that may return are kept
+PATIENCE = 0.5  # seconds for which a client waits until its predecessor of the same id is gone
+MAX_PATIENT = 64
 RETRY = 1.0  # seconds until a client that does not read is tried again
 MAX_REQUEST = 4 << 20
 MAX_REQUESTS = 256  # in one turn
@@ -69,6 +71,7 @@ class _ServerLoop(Loop):
         self._links: zmq.Socket[bytes] | None = None
         self._wanted = bool(settings.expected_clients)  # go online as soon as all are there
         self._republish_at = self._flush_at = self._probe_at = NEVER
+        self._patient: list[tuple[float, bytes, list[bytes]]] = []  # until when, who, the request
         self._waiters: list[tuple[Callable[[], bool], Future[bool]]] = []
         self.addresses: list[str] = []
 
@@ -89,6 +92,9 @@ class _ServerLoop(Loop):
     def on_ready(self, ready: dict[Any, int], now: float) -> None:
         if self._router in ready:
             self._read_requests(now)
+        patient, self._patient = self._patient, []
+        for until, key, frames in patient:
+            self._handle(key, frames, now, until)
         if self._links in ready:
             self._read_connections(now)
         if self._engine:
@@ -106,14 +112,16 @@ class _ServerLoop(Loop):
 
     def deadline(self) -> float:
         engine = self._engine.deadline() if self._engine else NEVER
-        return min(engine, self._republish_at, self._flush_at, self._probe_at)
+        patience = min((until for until, _, _ in self._patient), default=NEVER)
+        return min(engine, self._republish_at, self._flush_at, self._probe_at, patience)
 
     def on_stop(self, now: float) -> None:
         self.go_offline()
         for key in self._registry.client_keys():
             self._send(key, Reply(Action.TERMINATE))
         for _, future in self._waiters:
-            future.set_exception(Terminated("the server is closed"))
+            if future.set_running_or_notify_cancel():
+                future.set_exception(Terminated("the server is closed"))
         if self._router:
             if self._links:
                 self._router.disable_monitor()
@@ -220,24 +228,31 @@ class _ServerLoop(Loop):
                 key, *frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            try:
-                self._on_request(key, frames, now)
-            except (YamzError, ValueError, TypeError, AttributeError, RecursionError) as error:
-                log.warning("request of a client refused: %s", error)
-                self._send(key, Reply(Action.ERROR, message=str(error)))
+            self._handle(key, frames, now, now + PATIENCE)
 
-    def _on_request(self, key: bytes, frames: list[bytes], now: float) -> None:
+    def _handle(self, key: bytes, frames: list[bytes], now: float, until: float) -> None:
+        try:
+            self._on_request(key, frames, now, until)
+        except (YamzError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            log.warning("request of a client refused: %s", error)
+            self._send(key, Reply(Action.ERROR, message=str(error)))
+
+    def _on_request(self, key: bytes, frames: list[bytes], now: float, until: float) -> None:
         if len(frames) != 1:
             raise ConfigError(f"a request has one frame, not {len(frames)}")
         obj = json.loads(frames[0])
         config = ClientConfig.from_json(obj)
         if obj.get("action") == "bye":
+            self._patient = [waiting for waiting in self._patient if waiting[1] != key]
             if self._registry.forget(key):
                 self._republish(now)
             return
         rival = self._registry.find(config.clientid)
-        if rival is not None:
-            self._send(rival, Reply(Action.ACCEPTED))  # forgets it, should it be gone
+        if rival is not None and rival != key and now < until and len(self._patient) < MAX_PATIENT:
+            # The goodbye of its predecessor may be on the way; should that be gone, sending tells.
+            self._send(rival, Reply(Action.ACCEPTED))
+            self._patient.append((until, key, frames))
+            return
         binds = any(port.binds for port in config.ports)
         if binds and self._engine and not self._settings.republish:
             raise ConfigError("binds: the node is online and republish is off")
@@ -255,7 +270,7 @@ class _ServerLoop(Loop):
     def _flush(self, now: float) -> None:
         self._flush_at = NEVER
         for key in self._registry.client_keys():
-            for reply in list(self._registry.changes(key)):
+            for reply in self._registry.changes(key):
                 if not self._send(key, reply):
                     self._flush_at = now + RETRY
                     break
