@@ -302,8 +302,8 @@ class World:
         while True:
             self.settle()
             due = [deadline for timers in self._timers() if (deadline := timers.deadline()) is not None]
-            step = min(due, default=end)
-            if step > end:
+            step = min(due, default=None)
+            if step is None or step > end:
                 break
             self.now = step
         self.now = end
