@@ -23,6 +23,7 @@ COLUMNS = ("offset", "seqno", "time", "peer", "channel", "payload")
 Time = int | datetime | np.datetime64
 Payload = Literal["view", "binary"]
 
+NODE_COST = 64  # bytes of payload that cost as much as the node around them
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
@@ -165,12 +166,13 @@ class Scan:
         cuts, error = core.stretches(self._handle, first_position(self._handle), 0)
         if error is not None:
             raise error
-        total = sum(cut[2] + 64 * cut[1] for cut in cuts)
+        weights = [cut[1] * NODE_COST + cut[4] for cut in cuts]
+        total = sum(weights)
         groups: list[list[tuple[int, int, int, int]]] = [[] for _ in range(parts)]
         passed = 0
-        for span, count, size, *_ in cuts:
-            groups[min(parts - 1, passed * parts // max(total, 1))].append(span)
-            passed += size + 64 * count
+        for cut, weight in zip(cuts, weights, strict=True):
+            groups[passed * parts // total].append(cut[0])
+            passed += weight
         return [self._with(self._columns, [join(group)]) for group in groups if group] or [
             self._with(self._columns, [])
         ]

@@ -241,17 +241,26 @@ cdef extern from "ytp/scan.h" nogil:
     ctypedef struct ytp_stretch_t:
         ytp_scan_range_t range
         uint64_t count
+        uint64_t rows
+        uint64_t announcements
         uint64_t bytes
         int64_t time_min
         int64_t time_max
         uint64_t channels
         uint64_t peers
 
+    ctypedef struct ytp_stretch_options_t:
+        unsigned kinds
+        uint64_t max_count
+        uint64_t max_bytes
+        uint64_t limit_rows
+        uint64_t limit_bytes
+        uint64_t last
+
     void ytp_scan_defaults(ytp_scan_options_t *options)
     int ytp_scan_schema(const ytp_scan_options_t *options, ArrowSchema *out, ytp_error_t *err)
     int ytp_scan_open(ytp_bus_t *bus, const ytp_scan_options_t *options, void *owner,
                       void (*release_owner)(void *) noexcept nogil, ArrowArrayStream *out, ytp_error_t *err)
     const ytp_error_t *ytp_scan_error(const ArrowArrayStream *stream)
-    int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t last, uint64_t max_count,
-                          uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes, ytp_stretch_t *stretches,
-                          size_t room, size_t *filled, ytp_error_t *err)
+    int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_stretch_options_t *options,
+                          ytp_stretch_t *stretches, size_t room, size_t *filled, ytp_error_t *err)

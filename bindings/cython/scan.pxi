@@ -236,36 +236,35 @@ cdef class ScanStream:
         return batch
 
 
-def stretches(Handle handle, uint64_t start, uint64_t seqno, *, uint64_t last=0, uint64_t max_count=65536,
-              uint64_t max_bytes=8 << 20, uint64_t limit_count=0, uint64_t limit_bytes=0):
-    """Cuts the list after ``start`` into stretches: ((start, seqno, end, end seqno), count, bytes, time_min, time_max,
-    channels, peers) tuples, and the error that ended the walk or None."""
+def stretches(Handle handle, uint64_t start, uint64_t seqno, *, unsigned kinds=0, uint64_t max_count=0,
+              uint64_t max_bytes=0, uint64_t limit_rows=0, uint64_t limit_bytes=0, uint64_t last=0):
+    """Cuts the list after ``start``: a list of ((start, seqno, end, end seqno), count, rows, announcements, bytes,
+    time_min, time_max, channels, peers), and the error that ended the walk, or None."""
+    cdef ytp_stretch_options_t options = ytp_stretch_options_t(kinds, max_count, max_bytes, limit_rows, limit_bytes, last)
     cdef ytp_stretch_t found[64]
     cdef ytp_error_t err
     cdef size_t filled, i
-    cdef uint64_t counted = 0, taken = 0, limit
     cdef int rc
     err.text[0] = 0
     err.offset = YTP_NO_OFFSET
     result = []
     while True:
         with nogil:
-            rc = ytp_bus_stretches(handle.bus, start, seqno, last, max_count, max_bytes,
-                                   limit_count - counted if limit_count else 0,
-                                   limit_bytes - taken if limit_bytes else 0, found, 64, &filled, &err)
+            rc = ytp_bus_stretches(handle.bus, start, seqno, &options, found, 64, &filled, &err)
         PyErr_CheckSignals()
         for i in range(filled):
             r = (found[i].range.start, found[i].range.seqno, found[i].range.end, found[i].range.end_seqno)
-            result.append((r, found[i].count, found[i].bytes, found[i].time_min, found[i].time_max, found[i].channels,
-                           found[i].peers))
-            counted += found[i].count
-            taken += found[i].bytes
+            result.append((r, found[i].count, found[i].rows, found[i].announcements, found[i].bytes, found[i].time_min,
+                           found[i].time_max, found[i].channels, found[i].peers))
             start, seqno = found[i].range.end, found[i].range.end_seqno
+            if limit_rows:
+                options.limit_rows -= found[i].rows
+            if limit_bytes:
+                options.limit_bytes -= min(found[i].bytes, options.limit_bytes)
         if rc < 0:
             return result, failure(rc, &err, handle.path)
-        if rc != YTP_OK or filled < 64 or (limit_count and counted >= limit_count):
-            return result, None
-        if limit_bytes and taken >= limit_bytes:
+        if rc != YTP_OK or filled < 64 or (limit_rows and not options.limit_rows) or (
+                limit_bytes and not options.limit_bytes):
             return result, None
 
 

@@ -149,22 +149,30 @@ YTP_API const ytp_error_t *ytp_scan_error(const struct ArrowArrayStream *stream)
 /* A stretch of the list and what is in it: enough to leave it out when a filter can not meet it. */
 typedef struct ytp_stretch {
     ytp_scan_range_t range;
-    uint64_t count;   /* nodes of any kind */
-    uint64_t bytes;   /* their payloads */
-    int64_t time_min; /* of the data messages; time_min > time_max when there are none */
+    uint64_t count;         /* nodes of any kind */
+    uint64_t rows;          /* those of the kinds asked for */
+    uint64_t announcements; /* of peers and channels, in YAMAL000 files */
+    uint64_t bytes;         /* payloads of all nodes */
+    int64_t time_min;       /* of the data messages; time_min > time_max when there are none */
     int64_t time_max;
-    uint64_t channels; /* bit (number % 64) is set for every channel met, all bits if any was unannounced */
+    uint64_t channels; /* bit (number % 64) is set for every channel met */
     uint64_t peers;
 } ytp_stretch_t;
 
-/* Walks the list from `start` (with its place `seqno`) and fills up to `room` stretches of at most max_count nodes and,
- * unless a single node is larger, max_bytes payload bytes. Stops after `limit_count` nodes or `limit_bytes` bytes in
- * all (0 = no limit; at least one node is taken) and after the node at `last` (0 = never).
+typedef struct ytp_stretch_options {
+    unsigned kinds;       /* what counts as a row; 0 = data only */
+    uint64_t max_count;   /* nodes of a stretch; 0 = 65536 */
+    uint64_t max_bytes;   /* payload bytes of a stretch, unless one node has more; 0 = 8 MiB */
+    uint64_t limit_rows;  /* stop after so many rows in all; 0 = never */
+    uint64_t limit_bytes; /* stop before so many bytes in all are exceeded, but not before the first node; 0 = never */
+    uint64_t last;        /* stop after the node at this offset; 0 = never */
+} ytp_stretch_options_t;
+
+/* Walks the list from `start` (with its place `seqno`) and fills up to `room` stretches.
  * YTP_OK: there may be more; YTP_END, YTP_END_CLOSED: the list ends behind the last stretch. With an error, the
  * stretches filled before it are good. */
-YTP_API int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, uint64_t last, uint64_t max_count,
-                              uint64_t max_bytes, uint64_t limit_count, uint64_t limit_bytes, ytp_stretch_t *stretches,
-                              size_t room, size_t *filled, ytp_error_t *err);
+YTP_API int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_stretch_options_t *options,
+                              ytp_stretch_t *stretches, size_t room, size_t *filled, ytp_error_t *err);
 
 #ifdef __cplusplus
 }

@@ -443,7 +443,7 @@ def test_stretches_say_what_is_in_them(bus: ytp.Bus) -> None:
     start = arrow.first_position(bus._handle)
     cuts, _ = core.stretches(bus._handle, start, 0, max_count=10)
     everything = rows(bus.scan().to_arrow())
-    for (_, first, _, last), count, _, time_min, time_max, _, _ in cuts:
+    for (_, first, _, last), count, _, _, _, time_min, time_max, _, _ in cuts:
         assert last - first == count
         times = [row[2] for row in everything if first < row[1] <= last]  # type: ignore[operator]
         if times:
@@ -455,10 +455,10 @@ def test_stretches_say_what_is_in_them(bus: ytp.Bus) -> None:
 def test_stretches_with_limits(bus: ytp.Bus) -> None:
     bus.peer("p").channel("c").write_many(np.zeros((5000, 100), np.uint8))
     start = arrow.first_position(bus._handle)
-    cuts, _ = core.stretches(bus._handle, start, 0, max_count=7, limit_count=1000)
-    assert sum(cut[1] for cut in cuts) == 1000
+    cuts, _ = core.stretches(bus._handle, start, 0, max_count=7, limit_rows=1000)
+    assert sum(cut[2] for cut in cuts) == 1000
     cuts, _ = core.stretches(bus._handle, start, 0, max_count=7, limit_bytes=50_000)
-    assert 49_800 <= sum(cut[2] for cut in cuts) <= 50_000
+    assert 49_800 <= sum(cut[4] for cut in cuts) <= 50_000
     cuts, _ = core.stretches(bus._handle, start, 0, limit_bytes=1)
     assert sum(cut[1] for cut in cuts) == 1
     again, _ = core.stretches(bus._handle, cuts[-1][0][2], cuts[-1][0][3], last=cuts[-1][0][2])
