@@ -256,7 +256,7 @@ def test_case_089_a_silent_provider_without_another_is_kept() -> None:
 
 def test_case_090_a_provider_that_leaves_is_replaced_at_once() -> None:
     s = Setup()
-    one, _ = publish(s.provider, "Quote")
+    publish(s.provider, "Quote")
     heard = s.alice.listen("", "Quote")
     two, _ = publish(s.carol, "Quote")
     assert heard.consumer.provider == "provider"

@@ -16,7 +16,9 @@ def events(link: RawLink) -> list[dict[str, Any]]:
 
 
 def follow(link: RawLink) -> None:
-    link.say(Message(link.terminal_id, "@host", "ev", 0, "SubscribeChannel/HostEvent", req={"channel_id": ""}))
+    link.say(
+        Message(link.terminal_id, "@host", "ev", 0, "SubscribeChannel/HostEvent", req={"channel_id": ""})
+    )
 
 
 def data_of(answers: list[Message]) -> Any:
@@ -221,7 +223,9 @@ def test_case_048_an_idle_terminal_stays_and_hears_something_every_minute() -> N
     assert "n" in world.realm.directory.terminals
 
 
-@pytest.mark.parametrize("req", [7, [], {"terminal_id": 7}, {"terminal_id": ""}, {"name": "x"}, {"terminal_id": "zz"}])
+@pytest.mark.parametrize(
+    "req", [7, [], {"terminal_id": 7}, {"terminal_id": ""}, {"name": "x"}, {"terminal_id": "zz"}]
+)
 def test_a_bad_info_is_refused(req: Any) -> None:
     world = World()
     link = RawLink(world, "a")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from yuan_world import Node, RawLink, World
+
 from ytp.yuan.codec import Form, Message, Response
 from ytp.yuan.realm import BodyCheck, RealmOptions
 from ytp.yuan.service import ServiceRequest
@@ -198,7 +198,9 @@ def test_case_117_a_request_without_seq_id_is_answered_from_1() -> None:
     assert [message.seq_id for message in a.take()] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("value", ['"\\ud800"', "NaN", "18446744073709551616", "1e999", "-Infinity", "1" * 400])
+@pytest.mark.parametrize(
+    "value", ['"\\ud800"', "NaN", "18446744073709551616", "1e999", "-Infinity", "1" * 400]
+)
 def test_case_118_odd_json_is_forwarded_unchanged_and_hurts_nobody(value: str) -> None:
     world = World()
     node = Node(world, "n")

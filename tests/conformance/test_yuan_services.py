@@ -35,7 +35,9 @@ class Two:
         self.served: Served = self.server.serve("Work", schema, **options)
         self.world.advance(0.1)
 
-    def raw_ask(self, req: Any, trace: str = "t", method: str = "Work", service_id: str | None = None) -> None:
+    def raw_ask(
+        self, req: Any, trace: str = "t", method: str = "Work", service_id: str | None = None
+    ) -> None:
         self.raw.say(Message("raw", "server", trace, 0, method, service_id, req))
 
     def raw_response(self) -> Response:

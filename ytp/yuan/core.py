@@ -96,7 +96,7 @@ class TerminalCore:
         self._provide_own(metrics)
         self.peers: PeerTable | None = None
         if connect_peer is not None:
-            self.sessions.gap_timeout = GAP_TIMEOUT
+            self.sessions.gap_timeout = self.server.abort_memory = GAP_TIMEOUT
             self.peers = PeerTable(
                 terminal_id,
                 timers,

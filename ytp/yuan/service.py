@@ -21,6 +21,7 @@ __all__ = ["AnswerNow", "Service", "ServiceHandler", "ServiceLimits", "ServiceRe
 
 HEARTBEAT_INTERVAL = 5.0
 MAX_LIVE_REQUESTS = 65_536
+MAX_EARLY_ABORTS = 1024
 DURATION_BUCKETS_MS = (1, 10, 100, 1000, 10000)
 
 METHOD_NOT_FOUND = Response(400, "Bad Request: Method Not Found")
@@ -184,6 +185,9 @@ class ServiceServer:
         self._services: dict[str, Service] = {}
         self._by_method: dict[str, list[Service]] = {}
         self._live: dict[tuple[str, str], ServiceRequest] = {}
+        self.abort_memory: float | None = None
+        """With several tunnels an abort can overtake its request: for how long it is remembered."""
+        self._early_aborts: dict[tuple[str, str], float] = {}
         self.received = 0
         self.finalized: Counter[str] = Counter()
         self.durations: Counter[int | None] = Counter()
@@ -230,10 +234,15 @@ class ServiceServer:
             self._request(message)
             return True
         if message.done and message.res is MISSING:
-            request = self._live.get((message.source, message.trace_id))
+            key = (message.source, message.trace_id)
+            request = self._live.get(key)
             if request is not None:
                 self._cancel(request)
                 return True
+            if self.abort_memory is not None:
+                self._early_aborts[key] = self.timers.now + self.abort_memory
+                if len(self._early_aborts) > MAX_EARLY_ABORTS:
+                    del self._early_aborts[next(iter(self._early_aborts))]
         return False
 
     def peer_left(self, terminal_id: str) -> None:
@@ -250,6 +259,8 @@ class ServiceServer:
         key = (message.source, message.trace_id)
         if key in self._live:
             return  # a repeated copy of what is being served
+        if self._early_aborts.pop(key, 0.0) > self.timers.now:
+            return
         self.received += 1
         refusal: Response | None
         service, refusal = self._route(message)
