@@ -1,0 +1,168 @@
+"""Hosts for tests: network namespaces joined by a cable (veth), and programs that run on them.
+
+Root makes plain network namespaces; others make them inside a user namespace where the kernel allows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WAIT = 30.0  # a deadline, not an expectation
+
+Line = dict[str, Any]
+
+
+class Program:
+    """A process that answers in lines of JSON and takes commands the same way."""
+
+    def __init__(self, prefix: list[str], script: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [*prefix, sys.executable, "-u", str(HERE / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        self._lines: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self.seen: list[Line] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    def say(self, *command: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def expect(self, condition: Callable[[Line], Any] | None = None, **fields: Any) -> Line:
+        """The next line that has these fields; the lines before it are left aside."""
+        deadline = time.monotonic() + WAIT
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {fields} within {WAIT} s; last lines: {self.seen[-5:]}") from None
+            assert line is not None, f"ended without {fields}; last lines: {self.seen[-5:]}"
+            self.seen.append(line)
+            if all(line.get(key) == value for key, value in fields.items()) and (
+                condition is None or condition(line)
+            ):
+                return line
+
+    def quiet(self, seconds: float, **fields: Any) -> None:
+        """No line with these fields comes for so long."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(queue.Empty):
+            while line := self._lines.get(timeout=max(0.0, deadline - time.monotonic())):
+                self.seen.append(line)
+                assert not all(line.get(key) == value for key, value in fields.items()), line
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(WAIT)
+
+    def close(self) -> None:
+        """Ask it to end, and wait for it."""
+        with contextlib.suppress(OSError):
+            assert self._process.stdin
+            self._process.stdin.close()
+        try:
+            self._process.wait(WAIT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._reader.join(WAIT)
+        assert self._process.stdout
+        self._process.stdout.close()
+
+
+class Host:
+    """A network namespace, held open by a process that does nothing."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        self._holder = subprocess.Popen(
+            ["unshare", *as_user, "--net", "sh", "-c", "echo ready; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._holder.stdout
+        if not self._holder.stdout.readline():
+            self.close()
+            pytest.skip("needs network namespaces")
+        enter = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        self.prefix = ["nsenter", "--target", str(self._holder.pid), *enter, "--net"]
+        self._programs: list[Program] = []
+        self.run("ip", "link", "set", "lo", "up")
+
+    @property
+    def pid(self) -> int:
+        return self._holder.pid
+
+    def run(self, *command: str) -> None:
+        subprocess.run([*self.prefix, *command], check=True, capture_output=True, timeout=WAIT)
+
+    def plug(self) -> None:
+        """Give the host's end of the cable its address and switch it on."""
+        self.run("ip", "addr", "replace", f"{self.address}/24", "brd", "+", "dev", "eth0")
+        self.cable(True)
+
+    def cable(self, up: bool) -> None:
+        self.run("ip", "link", "set", "eth0", "up" if up else "down")
+
+    def start(self, script: str, *arguments: str) -> Program:
+        program = Program(self.prefix, script, *arguments)
+        self._programs.append(program)
+        return program
+
+    def close(self) -> None:
+        for program in getattr(self, "_programs", ()):
+            program.close()
+        assert self._holder.stdin
+        assert self._holder.stdout
+        self._holder.stdin.close()
+        self._holder.wait(WAIT)
+        self._holder.stdout.close()
+
+
+@contextlib.contextmanager
+def two_hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts with one cable between them."""
+    for program in ("unshare", "nsenter", "ip"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+    with contextlib.ExitStack() as closing:
+        left, right = Host("10.77.0.1"), Host("10.77.0.2")
+        closing.callback(left.close)
+        closing.callback(right.close)
+        try:
+            left.run(
+                *("ip", "link", "add", "eth0", "type", "veth"),
+                *("peer", "name", "eth0", "netns", str(right.pid)),
+            )
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"needs network namespaces with veth: {error.stderr.decode().strip()}")
+        left.plug()
+        right.plug()
+        yield left, right
