@@ -171,6 +171,7 @@ async def serve(
     app.router.add_get(path, server._accept_websocket)
     if client_path is not None:
         app.router.add_get(client_path, _send_client)
+        app.router.add_get(client_path.removesuffix(".js") + ".d.ts", _send_types)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=limits.close_timeout)
 
     def accept_tcp() -> TcpCarrier:
@@ -184,5 +185,12 @@ async def serve(
 
 
 async def _send_client(request: web.Request) -> web.Response:
-    source = files("ytp.umq").joinpath("js", "umq.js").read_bytes()
-    return web.Response(body=source, content_type="text/javascript", charset="utf-8")
+    return web.Response(text=_read_js("umq.js"), content_type="text/javascript")
+
+
+async def _send_types(request: web.Request) -> web.Response:
+    return web.Response(text=_read_js("umq.d.ts"), content_type="text/plain")
+
+
+def _read_js(name: str) -> str:
+    return files("ytp.umq").joinpath("js", name).read_text("utf-8")
