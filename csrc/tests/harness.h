@@ -43,7 +43,7 @@
     } while (0)
 
 /* The error of the last call checked by CODE or OK. */
-static ytp_error_t fault;
+static _Thread_local ytp_error_t fault;
 
 /* `call` uses &fault as its last argument and returns `wanted`. */
 #define CODE(call, wanted)                                                                                             \
