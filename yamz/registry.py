@@ -45,6 +45,7 @@ class Peer:
     endpoint: str
     sockets: tuple[PublishedSocket, ...] = ()
     local: bool = False  # on this machine
+    header: str | None = field(default=None, repr=False)  # as it came, where the sockets were read from
 
 
 @dataclass(slots=True)
@@ -212,6 +213,10 @@ class Registry:
         for uuid in [uuid for uuid, (_, until) in self._departed.items() if now >= until]:
             del self._departed[uuid]
             self._withdraw(uuid)
+
+    def peer(self, uuid: str) -> Peer | None:
+        """The peer of that UUID, if it is there."""
+        return self._peers.get(uuid)
 
     def peers(self) -> list[Peer]:
         """The peers that are there."""

@@ -173,10 +173,14 @@ class _ServerLoop(Loop):
         for event in events:
             if isinstance(event, Enter):
                 header = event.headers.get(tree.HEADER)
-                sockets = tree.read_header(header, event.name) if header is not None else []
+                known = self._registry.peer(event.uuid)
+                if known and known.header == header:
+                    sockets = known.sockets
+                else:
+                    sockets = tuple(tree.read_header(header, event.name)) if header is not None else ()
+                    log.info("peer %s offers %d sockets", event.name, len(sockets))
                 local = is_local(event.endpoint)
-                self._registry.enter(Peer(event.name, event.uuid, event.endpoint, tuple(sockets), local))
-                log.info("peer %s entered with %d sockets", event.name, len(sockets))
+                self._registry.enter(Peer(event.name, event.uuid, event.endpoint, sockets, local, header))
             elif isinstance(event, Exit) and event.reason is not ExitReason.RENEWED:
                 log.info("peer %s is gone: %s", event.name, event.reason.value)
                 may_return = event.reason in (ExitReason.SEQUENCE, ExitReason.BLOCKED)

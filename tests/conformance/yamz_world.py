@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,11 +66,15 @@ def loopback_beacon(port: int | None = None, interval: float = 0.2) -> ZreBeacon
 
 @contextlib.contextmanager
 def memory() -> Iterator[Memory]:
+    """A network of one process. Closing waits for every node to end, which a failed test may prevent."""
     network = Memory()
     try:
         yield network
     finally:
-        network.close()
+        closing = threading.Thread(target=network.close, daemon=True)
+        closing.start()
+        closing.join(WAIT)
+        assert not closing.is_alive(), "a node is still running"
 
 
 def run(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
