@@ -5,24 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ytp._version import __version__
-from ytp.errors import YtpError
+from ytp.cli.guard import Failure, GuardedGroup
 
 __all__ = ["cli"]
-
-INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
-
-
-class Failure(click.ClickException):
-    """Something could not be done. Exit code 2 as for wrong usage: 1 means that the answer of a check is no."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +29,13 @@ class Verb:
 
 VERBS = {
     "tail": Verb("ytp.cli.tail", "Print the last messages, and new ones as they come."),
+    "cat": Verb("ytp.cli.cat", "Write payloads as they are, for other programs."),
     "stat": Verb("ytp.cli.stat", "Sizes, peers and channels of a file."),
+    "hz": Verb("ytp.cli.hz", "Messages a second, by channel."),
+    "top": Verb("ytp.cli.top", "The busiest channels, live."),
     "cp": Verb("ytp.cli.cp", "Copy messages into another file."),
+    "replay": Verb("ytp.cli.replay", "Copy messages at the pace at which they were written."),
+    "record": Verb("ytp.cli.record", "Append what comes on standard input."),
     "verify": Verb("ytp.cli.verify", "Check the structure of a file."),
     "salvage": Verb("ytp.cli.salvage", "Copy what can be read of a damaged file into a new one."),
     "perf": Verb("ytp.cli.perf", "Measure writing, reading and the way there and back."),
@@ -70,7 +67,7 @@ def exists(module: str) -> bool:
     return True
 
 
-class LazyGroup(click.Group):
+class LazyGroup(GuardedGroup):
     """Commands by name from the tables above; their modules stay unloaded until one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -95,21 +92,14 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            raise  # click ends quietly when the reader of a pipe goes away
-        except (YtpError, OSError) as error:
-            raise Failure(str(error)) from error
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Names and summaries from the tables: completing must not load every verb.
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=(VERBS.get(name) or DOORS[name]).summary) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(cls=LazyGroup)
 @click.version_option(__version__, prog_name="ytp")
-@click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli() -> None:
     """Messages between processes, kept in a memory-mapped log."""
-    if os.environ.get("NO_COLOR"):
-        ctx.color = False

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ytp.cli.scan import scan
+
 if TYPE_CHECKING:
     from ytp import Bus, Channel, Message
 
@@ -38,6 +40,7 @@ class Copier:
             container = "yamal8" if source.format == "yamal8" else "ytp"
         self.bus = ytp.open(target, "a", format=container)
         self._compare = compare
+        self._old = scan(self.bus).peers
         self._peers: dict[str, ytp.Peer] = {}
         self._channels: dict[tuple[int, int], Channel] = {}
 
@@ -51,20 +54,29 @@ class Copier:
             self.bus.sync()
         self.bus.close()
 
-    def copy(self, message: Message, time: int | None = None) -> None:
-        """Writes one message, at its own time unless another is given."""
+    def has(self, message: Message) -> bool:
+        """Whether the target had a message in this place of its peer when copying began."""
+        return self._old[peer_name(message)] > 0
+
+    def copy(self, message: Message, *, keep_time: bool = True) -> None:
+        """Writes one message, at its own time or at the present one."""
+        self._old[peer_name(message)] -= 1
         channel = self._channels.get((message.peer_id, message.channel_id))
         if channel is None:
             channel = self._declare(message)
-        channel.write(message, time=message.time if time is None else time)
+        channel.write(message, time=message.time if keep_time else None)
 
     def _declare(self, message: Message) -> Channel:
-        # Ids that nobody announced get a name, so that nothing is lost.
-        peer_name = message.peer if message.peer is not None else f"peer-{message.peer_id}"
-        channel_name = message.channel if message.channel is not None else f"channel-{message.channel_id}"
-        peer = self._peers.get(peer_name)
+        name = message.channel if message.channel is not None else f"channel-{message.channel_id}"
+        peer = self._peers.get(peer_name(message))
         if peer is None:
-            peer = self._peers[peer_name] = self.bus.peer(peer_name, replay=self._compare)
-        channel = peer.channel(channel_name, time=message.time)
+            peer = self.bus.peer(peer_name(message), replay=self._compare)
+            self._peers[peer.name] = peer
+        channel = peer.channel(name, time=message.time)
         self._channels[message.peer_id, message.channel_id] = channel
         return channel
+
+
+def peer_name(message: Message) -> str:
+    """The name of a message's peer. Ids that nobody announced get one, so that nothing is lost."""
+    return message.peer if message.peer is not None else f"peer-{message.peer_id}"

@@ -7,16 +7,17 @@ from typing import Literal
 
 import click
 
+from ytp.cli.arguments import follow_option, patterns_argument
 from ytp.cli.output import Row, emit_one, format_option, printable, progress
 
 
 @click.command("cp")
 @click.argument("source", type=click.Path())
 @click.argument("target", type=click.Path())
-@click.argument("patterns", nargs=-1)
+@patterns_argument
 @click.option("-n", "--count", type=click.IntRange(0), help="Stop after that many messages.")
 @click.option("-s", "--size", type=click.FloatRange(0), help="Stop before more than that many MB of payload.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new messages until interrupted.")
+@follow_option
 @click.option("--append", is_flag=True, help="Add every message, also those that TARGET has already.")
 @click.option(
     "--container", type=click.Choice(["ytp", "yamal8"]), help="Format of a new TARGET [default: as SOURCE]."

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ytp.cli.arguments import file_argument, interval_option
 from ytp.cli.latency import Latencies, spoken
 from ytp.cli.output import Row, count, emit, emit_one, format_option
 from ytp.errors import FormatError, YtpError
@@ -28,14 +29,6 @@ CHANNEL = "performance_test_channel"
 PERCENTILES = (25, 50, 75, 90, 99, 99.9, 100)
 
 channel_option = click.option("-c", "--channel", default=CHANNEL, show_default=True, help="Channel to use.")
-interval_option = click.option(
-    "-i",
-    "--interval",
-    type=click.IntRange(1),
-    default=1000,
-    show_default=True,
-    help="Milliseconds between reports.",
-)
 
 
 @click.group("perf")
@@ -44,7 +37,7 @@ def command() -> None:
 
 
 @command.command("source")
-@click.argument("file", type=click.Path())
+@file_argument
 @channel_option
 @interval_option
 @click.option("-m", "--messages", type=click.IntRange(1), help="Stop after that many [default: never].")
@@ -95,7 +88,7 @@ def write(
 
 
 @command.command("sink")
-@click.argument("file", type=click.Path())
+@file_argument
 @channel_option
 @interval_option
 @click.option("-m", "--messages", type=click.IntRange(1), help="Stop after that many [default: never].")

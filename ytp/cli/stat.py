@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from ytp.cli.arguments import file_argument
 from ytp.cli.output import Row, clock_time, emit_one, format_option, printable, progress, readable
 
 
 @click.command("stat")
-@click.argument("file", type=click.Path())
+@file_argument
 @format_option
 def command(file: str, form: str) -> None:
     """Print sizes, peers and channels of FILE; reads the headers of all messages."""

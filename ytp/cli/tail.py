@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ytp.cli.arguments import file_argument, follow_option, patterns_argument
 from ytp.cli.output import Row, emit, format_option
 from ytp.cli.payload import as_row, as_text
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 @click.command("tail")
-@click.argument("file", type=click.Path())
-@click.argument("patterns", nargs=-1)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new messages until interrupted.")
+@file_argument
+@patterns_argument
+@follow_option
 @click.option("-n", "--lines", type=click.IntRange(0), default=10, show_default=True, help="How many.")
 @click.option("-a", "--all", "everything", is_flag=True, help="From the first message on.")
 @format_option

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from ytp.cli.arguments import file_argument
 from ytp.cli.output import Row, emit_one, format_option, printable, working
 
 DAMAGED = 1
 
 
 @click.command("verify")
-@click.argument("file", type=click.Path())
+@file_argument
 @format_option
 @click.pass_context
 def command(ctx: click.Context, file: str, form: str) -> None:

@@ -157,3 +157,24 @@ def test_doctor_says_what_does_not_work(run, tmp_path: Path) -> None:
     failed = [row for row in rows if row["verdict"] == "fail"]
     assert {row["check"] for row in failed} == {"free space", "two processes"}
     assert all("absent" in row["detail"] for row in failed)
+
+
+def completions(line: str, place: int, folder: Path) -> list[str]:
+    environment = {
+        **os.environ,
+        "_YTP_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(place),
+    }
+    command = [sys.executable, "-c", "from ytp.cli import main; main()"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return [item.partition(",")[2] for item in done.stdout.split()]
+
+
+def test_completion_of_verbs_options_and_channels(market: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert completions("ytp ver", 1, market.parent) == ["verify"]
+    assert "--follow" in completions("ytp tail --f", 2, market.parent)
+    assert completions(f"ytp tail {market} md/", 3, market.parent) == ["md/IBM", "md/raw"]
+    assert completions("ytp tail absent.ytp md/", 3, market.parent) == []
