@@ -181,7 +181,7 @@ class Handle:
         return self._path
 
     def close(self) -> None:
-        lib.ytp_yamal_close(self._yamal)
+        lib.ytp_bus_close(self._bus)
 
     def check(self) -> None:
         """Raises when the handle is closed or its file shrank."""
@@ -351,6 +351,35 @@ class Handle:
         if code != OK:
             self.fail(code, err)
         return int(number[0])
+
+    def index_stretch(self) -> int:
+        """Messages between two checkpoints; 0 for files that can not carry an index."""
+        return int(lib.ytp_bus_index_stretch(self._bus))
+
+    def checkpoints(self, start: int = 0) -> list[tuple[int, ...]]:
+        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
+        each usable checkpoint from number ``start`` on."""
+        self.check()
+        c, err, found = new("ytp_checkpoint_t *"), new(ERROR), []
+        for number in range(start, lib.ytp_bus_index_count(self._bus) + 1):
+            if lib.ytp_bus_checkpoint(self._bus, number, c, err) == OK:
+                found.append(
+                    (number, c.offset, c.seqno, c.running_max, c.time_min, c.time_max, c.bytes, c.channels, c.peers)
+                )
+        return found
+
+    def update_index(self, limit: int = 0) -> None:
+        """Brings the index up to the end of the log; reads at most ``limit`` messages unless that is 0."""
+        err = new(ERROR)
+        code = lib.ytp_bus_index_update(self._bus, limit, err)
+        if code != OK:
+            self.fail(code, err)
+
+    def rebuild_index(self) -> None:
+        err = new(ERROR)
+        code = lib.ytp_bus_index_rebuild(self._bus, err)
+        if code != OK:
+            self.fail(code, err)
 
     def verify(self) -> dict[str, Any]:
         """The report of a structural check as a dict; "error" is None for a sound file."""

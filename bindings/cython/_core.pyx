@@ -143,7 +143,7 @@ cdef class Handle:
 
     def close(self):
         with nogil:
-            ytp_yamal_close(ytp_bus_yamal(self.bus))
+            ytp_bus_close(self.bus)
 
     def check(self):
         """Raises when the handle is closed or its file shrank."""
@@ -348,6 +348,43 @@ cdef class Handle:
         if rc != YTP_OK:
             self.fail(rc, &err)
         return number
+
+    def index_stretch(self):
+        """Messages between two checkpoints; 0 for files that can not carry an index."""
+        return ytp_bus_index_stretch(self.bus)
+
+    def checkpoints(self, uint64_t start=0):
+        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
+        each usable checkpoint from number ``start`` on."""
+        cdef ytp_checkpoint_t c
+        cdef ytp_error_t err
+        cdef uint64_t number, count
+        self.check()
+        with nogil:
+            count = ytp_bus_index_count(self.bus)
+        found = []
+        for number in range(start, count + 1):
+            if ytp_bus_checkpoint(self.bus, number, &c, &err) == YTP_OK:
+                found.append((number, c.offset, c.seqno, c.running_max, c.time_min, c.time_max, c.bytes, c.channels,
+                              c.peers))
+        return found
+
+    def update_index(self, uint64_t limit=0):
+        """Brings the index up to the end of the log; reads at most ``limit`` messages unless that is 0."""
+        cdef ytp_error_t err
+        cdef int rc
+        with nogil:
+            rc = ytp_bus_index_update(self.bus, limit, &err)
+        if rc != YTP_OK:
+            self.fail(rc, &err)
+
+    def rebuild_index(self):
+        cdef ytp_error_t err
+        cdef int rc
+        with nogil:
+            rc = ytp_bus_index_rebuild(self.bus, &err)
+        if rc != YTP_OK:
+            self.fail(rc, &err)
 
     def verify(self):
         """The report of a structural check as a dict; "error" is None for a sound file."""
@@ -735,7 +772,7 @@ cdef class Cursor:
         if rc != YTP_OK:
             self.handle.fail(rc, &err)
 
-    def match_time(self, uint64_t since, uint64_t until):
+    def match_time(self, int64_t since, int64_t until):
         ytp_cursor_match_time(self.c, since, until)
 
     def match_kinds(self, unsigned kinds):
@@ -857,7 +894,7 @@ cdef class Cursor:
         if rc != YTP_OK:
             self.handle.fail(rc, &err)
 
-    def seek_time(self, uint64_t time):
+    def seek_time(self, int64_t time):
         cdef ytp_error_t err
         cdef int rc
         with nogil:

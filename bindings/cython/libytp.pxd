@@ -152,18 +152,35 @@ cdef extern from "ytp/ytp.h" nogil:
     void ytp_cursor_free(ytp_cursor_t *cursor)
     int ytp_cursor_match(ytp_cursor_t *cursor, const char *pattern, size_t len, ytp_error_t *err)
     int ytp_cursor_match_peer(ytp_cursor_t *cursor, const char *name, size_t len, ytp_error_t *err)
-    void ytp_cursor_match_time(ytp_cursor_t *cursor, uint64_t since, uint64_t until)
+    void ytp_cursor_match_time(ytp_cursor_t *cursor, int64_t since, int64_t until)
     void ytp_cursor_match_kinds(ytp_cursor_t *cursor, unsigned kinds)
     int ytp_cursor_next(ytp_cursor_t *cursor, ytp_message_t *out, ytp_error_t *err)
     int ytp_cursor_read(ytp_cursor_t *cursor, size_t max, const ytp_columns_t *columns, size_t *count, ytp_error_t *err)
     uint64_t ytp_cursor_tell(const ytp_cursor_t *cursor)
     int ytp_cursor_seek(ytp_cursor_t *cursor, uint64_t position, ytp_error_t *err)
     int ytp_cursor_seek_end(ytp_cursor_t *cursor, ytp_error_t *err)
-    int ytp_cursor_seek_time(ytp_cursor_t *cursor, uint64_t time, ytp_error_t *err)
+    int ytp_cursor_seek_time(ytp_cursor_t *cursor, int64_t time, ytp_error_t *err)
     int ytp_cursor_seek_seqno(ytp_cursor_t *cursor, uint64_t seqno, ytp_error_t *err)
     int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t *err)
     cbool ytp_cursor_ready(const ytp_cursor_t *cursor)
     cbool ytp_bus_has_next(ytp_bus_t *bus, uint64_t position)
+    ctypedef struct ytp_checkpoint_t:
+        uint64_t offset
+        uint64_t seqno
+        int64_t running_max
+        int64_t time_min
+        int64_t time_max
+        uint64_t bytes
+        uint64_t channels
+        uint64_t peers
+        uint64_t controls
+
+    uint64_t ytp_bus_index_stretch(ytp_bus_t *bus)
+    uint64_t ytp_bus_index_count(ytp_bus_t *bus)
+    int ytp_bus_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out, ytp_error_t *err)
+    int ytp_bus_index_update(ytp_bus_t *bus, uint64_t max_nodes, ytp_error_t *err)
+    int ytp_bus_index_rebuild(ytp_bus_t *bus, ytp_error_t *err)
+    void ytp_bus_close(ytp_bus_t *bus)
     const void *ytp_bus_at(ytp_bus_t *bus, uint64_t offset, size_t len)
 
     ctypedef struct ytp_wait_token_t:

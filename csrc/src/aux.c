@@ -51,3 +51,37 @@ void ytpi_aux_find(ytp_yamal_t *y)
         return;
     y->aux.block = block;
 }
+
+static bool identity(const ytp_yamal_t *y, uint64_t *boot, uint64_t *inode)
+{
+    uint8_t id[16];
+
+    ytpi_plat_boot_id(id);
+    boot[0] = ytpi_get_le64(id);
+    boot[1] = ytpi_get_le64(id + 8);
+    return (boot[0] | boot[1]) != 0 && ytpi_plat_inode(y->map.fd, inode) == 0;
+}
+
+bool ytpi_aux_unbroken(const ytp_yamal_t *y)
+{
+    uint64_t boot[2], inode;
+    ytpi_aux_block_t *block = y->aux.block;
+
+    if (!block || !identity(y, boot, &inode))
+        return false;
+    return ytpi_le64(ytpi_load_relaxed(&block->sound_boot[0])) == boot[0] &&
+           ytpi_le64(ytpi_load_relaxed(&block->sound_boot[1])) == boot[1] &&
+           ytpi_le64(ytpi_load_relaxed(&block->sound_inode)) == inode;
+}
+
+void ytpi_aux_vouch(ytp_yamal_t *y)
+{
+    uint64_t boot[2], inode;
+    ytpi_aux_block_t *block = y->aux.block;
+
+    if (!block || !identity(y, boot, &inode))
+        return;
+    ytpi_store_relaxed(&block->sound_inode, ytpi_le64(inode));
+    ytpi_store_relaxed(&block->sound_boot[0], ytpi_le64(boot[0]));
+    ytpi_store_relaxed(&block->sound_boot[1], ytpi_le64(boot[1]));
+}

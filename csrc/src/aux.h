@@ -9,7 +9,7 @@
  *    56  CRC32C of bytes 0..55
  *    64  wait word (u32), alone on its cache line
  *   128  durable mark: offset of a node up to which everything is on disk
- *   136  boot id of the last sync
+ *   136  boot id under which a writer found the list unbroken, 152 inode of the file then
  *   192  first index block, 200 first block of the control list
  * Everything from byte 64 on is written while the file is in use and is advice only. */
 #ifndef YTPI_AUX_H
@@ -42,8 +42,9 @@ typedef struct ytpi_aux_block {
     ytpi_a32 wait_word;
     uint32_t pad0[15];
     ytpi_a64 durable;
-    ytpi_a64 sync_boot[2];
-    uint64_t pad1[5];
+    ytpi_a64 sound_boot[2];
+    ytpi_a64 sound_inode;
+    uint64_t pad1[4];
     ytpi_a64 index_root;
     ytpi_a64 control_root;
 } ytpi_aux_block_t;
@@ -62,6 +63,12 @@ struct ytp_yamal;
 void ytpi_aux_build(uint8_t *page, bool yamal8);
 /* Finds and checks the block of an open file. */
 void ytpi_aux_find(struct ytp_yamal *y);
+
+/* Whether a writer of this boot has found the lists of this very file unbroken. Only a power loss or a copy of a file in
+ * use can break them, and both change one of the two. */
+bool ytpi_aux_unbroken(const struct ytp_yamal *y);
+/* Says so. */
+void ytpi_aux_vouch(struct ytp_yamal *y);
 
 uint32_t ytpi_crc32c(uint32_t crc, const void *data, size_t len);
 

@@ -96,7 +96,7 @@ static bool reached(const ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number)
            (goal == YTPI_GOAL_CHANNEL && bus->channels.count > number);
 }
 
-static int note_node(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t *err)
+int ytpi_bus_note_node(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t *err)
 {
     const uint8_t *payload = ytpi_payload(bus->y, offset);
 
@@ -118,6 +118,25 @@ static int note_node(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t
     return note_control(bus, peer, channel, payload + YTPI_DATA_AT_YTP, (size_t)size - YTPI_DATA_AT_YTP, err);
 }
 
+static void free_names(ytp_bus_t *bus)
+{
+    ytpi_names_free(&bus->peers);
+    ytpi_names_free(&bus->channels);
+    ytpi_plat_free(bus->subscriptions.items);
+    ytpi_table_free(&bus->subscriptions.table);
+    ytpi_plat_free(bus->directories.items);
+    ytpi_table_free(&bus->directories.table);
+}
+
+static void forget_names(ytp_bus_t *bus)
+{
+    free_names(bus);
+    memset(&bus->peers, 0, sizeof bus->peers);
+    memset(&bus->channels, 0, sizeof bus->channels);
+    memset(&bus->subscriptions, 0, sizeof bus->subscriptions);
+    memset(&bus->directories, 0, sizeof bus->directories);
+}
+
 int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t *err)
 {
     uint64_t offset, size = 0;
@@ -125,13 +144,22 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
 
     if (bus->y->yamal8)
         return ytpi_streams_scan(bus, goal, number, err);
+    if (bus->scanned == 0) {
+        rc = ytpi_index_names(bus, &bus->scanned, err);
+        if (rc != YTP_OK) {
+            /* What is in the tables may be wrong: the list alone decides. */
+            forget_names(bus);
+            bus->scanned = 0;
+            bus->index.on = false;
+        }
+    }
     while (!reached(bus, goal, number)) {
         rc = ytpi_hop(bus->y, bus->scanned, &offset, &size, err);
         if (rc == YTP_END)
             rc = ytpi_end_of(bus->y, 0, bus->scanned, offset, err);
         if (rc != YTP_OK)
             return rc > 0 ? YTP_OK : rc;
-        YTPI_TRY(note_node(bus, offset, size, err));
+        YTPI_TRY(ytpi_bus_note_node(bus, offset, size, err));
         bus->scanned = offset;
     }
     return YTP_OK;
@@ -140,12 +168,17 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
 int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err)
 {
     ytp_yamal_t *y = bus->y;
-    uint64_t position = bus->scanned, next, size = 0;
+    uint64_t position, next, size = 0;
+    ytp_checkpoint_t last;
 
-    if (bus->sound)
+    if (bus->sound || y->readonly) /* a read-only handle is refused by what comes next */
         return YTP_OK;
-    if (y->yamal8) {
+    if (y->yamal8)
         YTPI_TRY(ytpi_check_tail(y, YTP_LIST_ANNOUNCE, bus->scanned, err));
+    if (ytpi_aux_unbroken(y)) {
+        ytpi_index_before_seqno(bus, UINT64_MAX, &last);
+        position = last.offset;
+    } else {
         position = ytpi_head(y, YTP_LIST_DATA);
     }
     int rc;
@@ -155,11 +188,29 @@ int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err)
         rc = ytpi_check_tail(y, YTP_LIST_DATA, position, err);
     if (rc != YTP_OK)
         return rc;
+    ytpi_aux_vouch(y);
     bus->sound = true;
     return YTP_OK;
 }
 
 /* --- opening --- */
+
+/* In the order in which they may be taken, innermost first. */
+static bool init_locks(ytp_bus_t *bus, ytp_yamal_t *y)
+{
+    if (!ytpi_index_init_chains(&bus->index, y))
+        return false;
+    if (!ytpi_mutex_init(&bus->lock)) {
+        ytpi_index_destroy_chains(&bus->index);
+        return false;
+    }
+    if (!ytpi_index_init_walk(&bus->index)) {
+        ytpi_mutex_destroy(&bus->lock);
+        ytpi_index_destroy_chains(&bus->index);
+        return false;
+    }
+    return true;
+}
 
 int ytp_bus_open(const char *path, const ytp_open_options_t *options, ytp_bus_t **out, ytp_error_t *err)
 {
@@ -168,13 +219,15 @@ int ytp_bus_open(const char *path, const ytp_open_options_t *options, ytp_bus_t 
     *out = NULL;
     YTPI_TRY(ytp_yamal_open(path, options, &y, err));
     ytp_bus_t *bus = ytpi_plat_alloc(sizeof *bus);
-    if (!bus || !ytpi_mutex_init(&bus->lock)) {
+    if (!bus || !init_locks(bus, y)) {
         ytpi_plat_free(bus);
         ytp_yamal_release(y);
         return ytpi_fail(err, YTP_ERR_NOMEM, path, "out of memory");
     }
     bus->y = y;
     bus->scanned = ytpi_head(y, y->yamal8 ? YTP_LIST_ANNOUNCE : YTP_LIST_DATA);
+    if (bus->index.on && !y->readonly)
+        ytpi_supply_then(y, ytpi_index_on_supply, bus);
     *out = bus;
     return YTP_OK;
 }
@@ -183,16 +236,14 @@ void ytp_bus_free(ytp_bus_t *bus)
 {
     if (!bus)
         return;
-    ytpi_names_free(&bus->peers);
-    ytpi_names_free(&bus->channels);
-    ytpi_plat_free(bus->subscriptions.items);
-    ytpi_table_free(&bus->subscriptions.table);
-    ytpi_plat_free(bus->directories.items);
-    ytpi_table_free(&bus->directories.table);
+    ytpi_supply_then(bus->y, NULL, NULL);
+    ytpi_index_destroy_walk(&bus->index);
+    free_names(bus);
     ytpi_plat_free(bus->streams);
     ytpi_table_free(&bus->stream_of_id);
     ytpi_table_free(&bus->stream_of_pair);
     ytpi_mutex_destroy(&bus->lock);
+    ytpi_index_destroy_chains(&bus->index);
     ytp_yamal_release(bus->y);
     ytpi_plat_free(bus);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "index.h"
 #include "mutex.h"
 #include "names.h"
 #include "yamal.h"
@@ -52,6 +53,7 @@ struct ytp_bus {
     size_t stream_room;
     ytpi_table_t stream_of_id;   /* id -> stream */
     ytpi_table_t stream_of_pair; /* peer << 32 | channel -> stream */
+    ytpi_index_t index;
     bool sound; /* the data list was walked to its tail once: appending to it is safe */
 };
 
@@ -63,6 +65,14 @@ static inline size_t ytpi_data_at(const ytp_yamal_t *y)
 /* Reads announcements until `enough` holds or the end; call with the lock held. */
 typedef enum ytpi_goal { YTPI_GOAL_END, YTPI_GOAL_PEER, YTPI_GOAL_CHANNEL, YTPI_GOAL_STREAM } ytpi_goal_t;
 int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number_or_id, ytp_error_t *err);
+
+/* Takes one node of a YAMAL000 list into the tables if it is a control message. */
+int ytpi_bus_note_node(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t *err);
+
+/* index.c: the names that the index knows of, and the position up to which it does. */
+int ytpi_index_names(ytp_bus_t *bus, uint64_t *position, ytp_error_t *err);
+/* index.c: what the page supplier does after its work. */
+void ytpi_index_on_supply(void *bus);
 
 /* Once per handle, before its first append: after a power loss the list may end before the node that its hint names,
  * and what is appended behind such a break would be lost. Call with the lock held and the names read to the end. */

@@ -18,7 +18,8 @@ int ytp_cursor_new(ytp_bus_t *bus, ytp_cursor_t **out, ytp_error_t *err)
     c->bus = bus;
     c->y = bus->y;
     c->kinds = YTP_KIND_DATA;
-    c->until = UINT64_MAX;
+    c->since = INT64_MIN;
+    c->until = INT64_MAX;
     c->seqno_known = true;
     c->position = ytpi_head(bus->y, YTP_LIST_DATA);
     *out = c;
@@ -87,7 +88,7 @@ int ytp_cursor_match_peer(ytp_cursor_t *c, const char *name, size_t len, ytp_err
     return YTP_OK;
 }
 
-void ytp_cursor_match_time(ytp_cursor_t *c, uint64_t since, uint64_t until)
+void ytp_cursor_match_time(ytp_cursor_t *c, int64_t since, int64_t until)
 {
     c->since = since;
     c->until = until;
@@ -187,7 +188,7 @@ static int passes_filters(ytp_cursor_t *c, const ytp_message_t *m, bool *passes,
 {
     *passes = false;
     if (m->kind == YTP_KIND_DATA) {
-        if (m->time < c->since || (m->time >= c->until && c->until != UINT64_MAX))
+        if ((int64_t)m->time < c->since || ((int64_t)m->time >= c->until && c->until != INT64_MAX))
             return YTP_OK;
         YTPI_TRY(channel_passes(c, m->channel, passes, err));
         if (!*passes)
@@ -366,51 +367,76 @@ int ytp_cursor_seek_end(ytp_cursor_t *c, ytp_error_t *err)
     return YTP_OK;
 }
 
-int ytp_cursor_seek_time(ytp_cursor_t *c, uint64_t time, ytp_error_t *err)
+static void place(ytp_cursor_t *c, uint64_t position, uint64_t seqno)
+{
+    c->position = position;
+    c->seqno = seqno;
+    c->seqno_known = true;
+}
+
+int ytp_cursor_seek_time(ytp_cursor_t *c, int64_t time, ytp_error_t *err)
 {
     ytp_cursor_t scan = *c;
+    ytp_checkpoint_t start;
     ytp_message_t m;
     int rc;
 
     YTPI_TRY(ytpi_usable(c->y, err));
+    ytpi_index_before_time(c->bus, time, &start);
     scan.kinds = YTP_KIND_DATA;
     scan.filtered = false;
     scan.stop_after = 0;
-    scan.position = ytpi_head(c->y, YTP_LIST_DATA);
-    scan.seqno = 0;
-    scan.seqno_known = true;
+    place(&scan, start.offset, start.seqno);
     for (;;) {
         uint64_t before = scan.position, seqno = scan.seqno;
         rc = step(&scan, &m, err);
-        if (rc == YTP_OK && m.time < time)
+        if (rc == YTP_OK && (int64_t)m.time < time)
             continue;
         if (rc < 0)
             return rc;
-        c->position = before;
-        c->seqno = seqno;
-        c->seqno_known = true;
+        place(c, before, seqno);
         return YTP_OK;
     }
 }
 
 int ytp_cursor_seek_seqno(ytp_cursor_t *c, uint64_t seqno, ytp_error_t *err)
 {
-    uint64_t position = ytpi_head(c->y, YTP_LIST_DATA), offset, size;
+    ytp_checkpoint_t start;
+    uint64_t offset, size = 0;
 
     YTPI_TRY(ytpi_usable(c->y, err));
     if (seqno == 0)
         return ytpi_fail(err, YTP_ERR_INVALID, c->y->path, "places in the list are counted from 1");
-    for (uint64_t i = 1; i < seqno; i++) {
+    ytpi_index_before_seqno(c->bus, seqno - 1, &start);
+    uint64_t position = start.offset;
+    for (uint64_t i = start.seqno + 1; i < seqno; i++) {
         int rc = ytpi_hop(c->y, position, &offset, &size, err);
         if (rc == YTP_END)
             return ytpi_fail(err, YTP_ERR_NOTFOUND, c->y->path, "the list has only %" PRIu64 " messages", i - 1);
         YTPI_TRY(rc);
         position = offset;
     }
-    c->position = position;
-    c->seqno = seqno - 1;
-    c->seqno_known = true;
+    place(c, position, seqno - 1);
     return YTP_OK;
+}
+
+/* Walks from a checkpoint to the node, at most a few stretches. */
+static bool count_from_checkpoint(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno)
+{
+    ytp_checkpoint_t start;
+    uint64_t size = 0, next, budget = 4 * ytp_bus_index_stretch(bus);
+
+    if (budget == 0)
+        return false;
+    ytpi_index_before_offset(bus, offset, &start);
+    uint64_t position = start.offset;
+    *seqno = start.seqno;
+    for (; position != offset && budget; budget--, ++*seqno) {
+        if (ytpi_hop(bus->y, position, &next, &size, NULL) != YTP_OK)
+            return false;
+        position = next;
+    }
+    return position == offset;
 }
 
 int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t *err)
@@ -426,11 +452,11 @@ int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t 
         *seqno = ytpi_le64(ytpi_load_relaxed(ytpi_seqno_of(ytpi_node_at(y, offset))));
         return YTP_OK;
     }
+    if (offset == head || count_from_checkpoint(bus, offset, seqno))
+        return YTP_OK;
     /* Walking back is bounded: each hop checks that the predecessor leads here, so no node is met twice. */
-    while (offset != head) {
+    for (*seqno = 0; offset != head; ++*seqno)
         YTPI_TRY(ytp_yamal_prev(y, YTP_LIST_DATA, &offset, &node, err));
-        ++*seqno;
-    }
     return YTP_OK;
 }
 

@@ -21,8 +21,8 @@ struct ytp_cursor {
     bool seqno_known;
     bool filtered; /* any filter beyond "all data messages" */
     unsigned kinds;
-    uint64_t since;
-    uint64_t until;
+    int64_t since;
+    int64_t until;
     uint64_t stop_after;
     ytp_span_t *patterns; /* own copies */
     size_t pattern_count;

@@ -25,6 +25,7 @@ int ytpi_plat_publish(int fd, const char *temp, const char *path);
 void ytpi_plat_discard(const char *temp);
 void ytpi_plat_close(int fd);
 int ytpi_plat_size(int fd, uint64_t *size, bool *is_regular);
+int ytpi_plat_inode(int fd, uint64_t *inode);
 /* Whether the name no longer leads to the open file. */
 bool ytpi_plat_unlinked(int fd, const char *path);
 int ytpi_plat_read(int fd, uint64_t offset, void *buf, size_t len, size_t *got);

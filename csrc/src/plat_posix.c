@@ -126,6 +126,16 @@ int ytpi_plat_size(int fd, uint64_t *size, bool *is_regular)
     return 0;
 }
 
+int ytpi_plat_inode(int fd, uint64_t *inode)
+{
+    struct stat st;
+    YTPI_INJECT();
+    if (fstat(fd, &st) != 0)
+        return errno;
+    *inode = (uint64_t)st.st_ino;
+    return 0;
+}
+
 bool ytpi_plat_unlinked(int fd, const char *path)
 {
     struct stat open_file, named;

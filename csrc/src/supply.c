@@ -22,6 +22,11 @@ bool ytpi_supply_init(ytp_yamal_t *y, uint64_t ahead)
         ytpi_mutex_destroy(&s->lock);
         return false;
     }
+    if (pthread_cond_init(&s->idle, NULL) != 0) {
+        (void)pthread_cond_destroy(&s->wake);
+        ytpi_mutex_destroy(&s->lock);
+        return false;
+    }
     s->ahead = ahead;
     ytpi_store_relaxed(&s->trigger, ahead ? ytpi_le64(ytpi_load_relaxed(y->counter)) + START_AFTER : NEVER);
     return true;
@@ -46,6 +51,22 @@ static bool populate(ytp_yamal_t *y, uint64_t from, uint64_t to)
         from += len;
     }
     return true;
+}
+
+/* Holds the lock, and lets it go for the call. */
+static void call_then(ytpi_supply_t *s)
+{
+    void (*then)(void *) = s->then;
+    void *argument = s->then_argument;
+
+    if (!then || s->stop)
+        return;
+    s->busy = true;
+    ytpi_mutex_unlock(&s->lock);
+    then(argument);
+    ytpi_mutex_lock(&s->lock);
+    s->busy = false;
+    pthread_cond_broadcast(&s->idle);
 }
 
 static void *run(void *argument)
@@ -77,6 +98,7 @@ static void *run(void *argument)
             ytpi_store_relaxed(&s->trigger, to - s->ahead / 2);
         else
             ytpi_store_relaxed(&s->trigger, to + s->ahead); /* a full disk: do not try again at once */
+        call_then(s);
     }
     ytpi_mutex_unlock(&s->lock);
     return NULL;
@@ -114,11 +136,25 @@ void ytpi_supply_request(ytp_yamal_t *y, uint64_t end)
             /* First use, or the thread stayed behind in the parent of a fork. */
             s->ready = 0;
             (void)pthread_cond_init(&s->wake, NULL);
+            (void)pthread_cond_init(&s->idle, NULL);
+            s->busy = false;
             s->pid = start_thread(y) ? ytpi_plat_pid() : 0;
         } else {
             pthread_cond_signal(&s->wake);
         }
     }
+    ytpi_mutex_unlock(&s->lock);
+}
+
+void ytpi_supply_then(ytp_yamal_t *y, void (*then)(void *), void *argument)
+{
+    ytpi_supply_t *s = &y->supply;
+
+    ytpi_mutex_lock(&s->lock);
+    s->then = then;
+    s->then_argument = argument;
+    while (s->busy && s->pid == ytpi_plat_pid())
+        pthread_cond_wait(&s->idle, &s->lock.inner);
     ytpi_mutex_unlock(&s->lock);
 }
 
@@ -140,5 +176,6 @@ void ytpi_supply_stop(ytp_yamal_t *y)
 void ytpi_supply_destroy(ytp_yamal_t *y)
 {
     (void)pthread_cond_destroy(&y->supply.wake);
+    (void)pthread_cond_destroy(&y->supply.idle);
     ytpi_mutex_destroy(&y->supply.lock);
 }

@@ -22,11 +22,17 @@ typedef struct ytpi_supply {
     uint64_t wanted;
     uint64_t ready; /* populated up to here */
     bool stop;
+    void (*then)(void *); /* called by the thread after its work, without locks */
+    void *then_argument;
+    bool busy; /* calling it */
+    pthread_cond_t idle;
 } ytpi_supply_t;
 
 struct ytp_yamal;
 
 bool ytpi_supply_init(struct ytp_yamal *y, uint64_t ahead);
+/* Work for the thread to do each time after its own; NULL = none any more, returned from when it is not running. */
+void ytpi_supply_then(struct ytp_yamal *y, void (*then)(void *), void *argument);
 void ytpi_supply_stop(struct ytp_yamal *y);
 void ytpi_supply_destroy(struct ytp_yamal *y);
 void ytpi_supply_request(struct ytp_yamal *y, uint64_t end) YTPI_COLD;

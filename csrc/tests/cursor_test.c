@@ -94,8 +94,8 @@ TEST(until_without_end_means_every_time)
     ytp_cursor_t *cursor = cursor_on(bus);
 
     write_text(bus, writer, 0, "0");
-    write_text(bus, writer, UINT64_MAX, "1");
-    ytp_cursor_match_time(cursor, 0, UINT64_MAX);
+    write_text(bus, writer, INT64_MAX, "1");
+    ytp_cursor_match_time(cursor, 0, INT64_MAX);
     expect(cursor, "01", YTP_END);
     ytp_cursor_free(cursor);
     ytp_bus_free(bus);
@@ -130,8 +130,8 @@ TEST(kinds_choose_control_messages)
     ytp_writer_t writer = writer_of(bus, "p", "c");
     ytp_cursor_t *cursor = cursor_on(bus);
     ytp_message_t m;
-    const unsigned kinds[] = {YTP_KIND_PEER, YTP_KIND_CHANNEL, YTP_KIND_SUBSCRIBE, YTP_KIND_DIRECTORY, YTP_KIND_DATA,
-                              YTP_KIND_RESERVED};
+    const unsigned kinds[] = {YTP_KIND_PEER,      YTP_KIND_CHANNEL, YTP_KIND_SUBSCRIBE,
+                              YTP_KIND_DIRECTORY, YTP_KIND_DATA,    YTP_KIND_RESERVED};
 
     OK(ytp_bus_subscribe(bus, 256, 3, "c", 1, NULL, &fault));
     OK(ytp_bus_directory(bus, 256, 4, "APP x\n", 6, NULL, &fault));
@@ -302,7 +302,7 @@ TEST(seeking_by_time_skips_nothing_that_is_wanted)
             for (int i = 0; i < 6; i++)
                 wanted += times[i] >= from;
             OK(ytp_cursor_match(cursor, "c", 1, &fault));
-            OK(ytp_cursor_seek_time(cursor, from, &fault));
+            OK(ytp_cursor_seek_time(cursor, (int64_t)from, &fault));
             while (ytp_cursor_next(cursor, &m, &fault) == YTP_OK)
                 met += m.time >= from;
             CHECK_EQ(met, wanted);
@@ -497,11 +497,11 @@ TEST(verdicts_that_find_no_memory_are_not_remembered)
     ytp_bus_free(bus);
 }
 
-TESTS(T(filters_narrow_what_is_read), T(a_filter_added_later_counts_from_there),
-      T(until_without_end_means_every_time), T(names_may_be_announced_after_the_filter),
-      T(kinds_choose_control_messages), T(unannounced_ids_pass_only_without_names),
-      T(columns_hold_what_messages_hold), T(a_position_can_be_taken_up_again), T(the_end_of_nothing_is_its_beginning),
-      T(places_in_the_list), T(seeking_by_time_skips_nothing_that_is_wanted), T(stopping_after_a_message),
+TESTS(T(filters_narrow_what_is_read), T(a_filter_added_later_counts_from_there), T(until_without_end_means_every_time),
+      T(names_may_be_announced_after_the_filter), T(kinds_choose_control_messages),
+      T(unannounced_ids_pass_only_without_names), T(columns_hold_what_messages_hold),
+      T(a_position_can_be_taken_up_again), T(the_end_of_nothing_is_its_beginning), T(places_in_the_list),
+      T(seeking_by_time_skips_nothing_that_is_wanted), T(stopping_after_a_message),
       T(ready_says_whether_anything_follows), T(a_damaged_message_stops_the_cursor_in_front_of_it),
       T(tiny_nodes_are_damage), T(sequence_numbers_have_no_gaps), T(a_lost_link_is_not_the_end),
       T(a_closed_list_ends_for_good), T(a_closed_handle_says_so), T(without_memory_a_cursor_stays_usable),

@@ -148,8 +148,8 @@ static int rows(outcome_t *o)
         memcpy(data[i], &i, sizeof i);
     rc = declare(bus, &writer);
     if (rc == YTP_OK)
-        rc = ytp_bus_write_strided(bus, &writer, NULL, 1, data, sizeof data[0], sizeof data[0], COUNT, &written,
-                                   &fault);
+        rc =
+            ytp_bus_write_strided(bus, &writer, NULL, 1, data, sizeof data[0], sizeof data[0], COUNT, &written, &fault);
     CHECK((rc == YTP_OK) == (written == COUNT));
     o->acknowledged = (unsigned)written;
     ytp_bus_free(bus);

@@ -341,8 +341,8 @@ TEST(a_stale_hint_costs_time_only)
 /* One damage each: what is written where, and the code that reading gives. */
 typedef struct damage {
     const char *what;
-    unsigned node;   /* 0 = the list head */
-    unsigned field;  /* byte in the node */
+    unsigned node;  /* 0 = the list head */
+    unsigned field; /* byte in the node */
     uint64_t value;
     int code;
 } damage_t;

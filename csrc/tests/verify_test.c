@@ -198,5 +198,4 @@ TEST(a_closed_handle_says_so)
 
 TESTS(T(a_sound_file_is_counted), T(duplicates_and_strangers_are_counted), T(progress_is_told_and_can_stop),
       T(damage_is_located), T(every_list_is_looked_at), T(entries_have_the_size_of_their_list),
-      T(what_came_after_the_last_sync_is_unverified),
-      T(a_closed_handle_says_so))
+      T(what_came_after_the_last_sync_is_unverified), T(a_closed_handle_says_so))

@@ -44,8 +44,8 @@ YTP_API void ytp_cursor_free(ytp_cursor_t *cursor);
 YTP_API int ytp_cursor_match(ytp_cursor_t *cursor, const char *pattern, size_t len, ytp_error_t *err);
 /* Only messages of this peer name (it need not be announced yet). */
 YTP_API int ytp_cursor_match_peer(ytp_cursor_t *cursor, const char *name, size_t len, ytp_error_t *err);
-/* Only messages with since <= time < until, compared as unsigned numbers. */
-YTP_API void ytp_cursor_match_time(ytp_cursor_t *cursor, uint64_t since, uint64_t until);
+/* Only messages with since <= time < until, the bits taken as signed; until INT64_MAX = no end. */
+YTP_API void ytp_cursor_match_time(ytp_cursor_t *cursor, int64_t since, int64_t until);
 YTP_API void ytp_cursor_match_kinds(ytp_cursor_t *cursor, unsigned kinds);
 /* Stop (YTP_END_CLOSED) after the message at this offset; 0 = never. */
 YTP_API void ytp_cursor_stop_after(ytp_cursor_t *cursor, uint64_t offset);
@@ -73,7 +73,7 @@ YTP_API int ytp_cursor_seek(ytp_cursor_t *cursor, uint64_t position, ytp_error_t
 YTP_API int ytp_cursor_seek_end(ytp_cursor_t *cursor, ytp_error_t *err);
 /* Places the cursor at or before the first message from which on the running maximum of time reaches
  * `time`: no message with a time >= `time` lies before it. */
-YTP_API int ytp_cursor_seek_time(ytp_cursor_t *cursor, uint64_t time, ytp_error_t *err);
+YTP_API int ytp_cursor_seek_time(ytp_cursor_t *cursor, int64_t time, ytp_error_t *err);
 /* Places the cursor before the message with this 1-based place in the list. */
 YTP_API int ytp_cursor_seek_seqno(ytp_cursor_t *cursor, uint64_t seqno, ytp_error_t *err);
 /* 1-based place of the node at `offset` (walks back in YAMAL000); 0 for a list head. */

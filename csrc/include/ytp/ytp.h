@@ -6,6 +6,8 @@
  *   bus.h     peers, channels, time and control on top of a container
  *   cursor.h  the read side of a bus: filtered, batched, seekable
  *   wait.h    sleeping until something is committed
+ *   index.h   checkpoints kept in the file: seeking without reading it through
+ *   scan.h    columns for Arrow consumers
  *   scdp.h    the text of directory messages
  *   verify.h  structural check of a whole file
  *
@@ -22,6 +24,8 @@
 #include "ytp/bus.h"
 #include "ytp/cursor.h"
 #include "ytp/error.h"
+#include "ytp/index.h"
+#include "ytp/scan.h"
 #include "ytp/scdp.h"
 #include "ytp/verify.h"
 #include "ytp/visibility.h"
