@@ -51,9 +51,11 @@ class Batcher(Generic[T]):
 
     >>> batcher = Batcher[str](BatchLimits(duration=0.1, count=2))
     >>> batcher.add("key", "a", 1, now=0.0)
+    []
     >>> batcher.add("key", "b", 1, now=0.0)
-    ['a', 'b']
+    [['a', 'b']]
     >>> batcher.add("key", "c", 1, now=0.0)
+    []
     >>> batcher.take_due(now=0.1)
     [('key', ['c'])]
     """
@@ -66,17 +68,21 @@ class Batcher(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
-    def add(self, key: Hashable, item: T, size: int, now: float, delay: float = 0.0) -> list[T] | None:
-        """Add a message; returns a batch when this completes one. ``delay`` adds to the duration, in seconds."""
+    def add(self, key: Hashable, item: T, size: int, now: float, delay: float = 0.0) -> list[list[T]]:
+        """Add a message; returns the batches that are complete now. ``delay`` adds to the duration, in seconds."""
+        complete: list[list[T]] = []
         bucket = self._buckets.get((key, delay))
+        if bucket is not None and bucket.size + size > self.limits.size:
+            complete.append(self._pop((key, delay)))
+            bucket = None
         if bucket is None:
             bucket = self._buckets[key, delay] = _Bucket(now + self.limits.duration + delay)
         bucket.items.append(item)
         bucket.size += size
         self._count += 1
         if len(bucket.items) >= self.limits.count or bucket.size >= self.limits.size:
-            return self._pop((key, delay))
-        return None
+            complete.append(self._pop((key, delay)))
+        return complete
 
     def _pop(self, where: tuple[Hashable, float]) -> list[T]:
         items = self._buckets.pop(where).items

@@ -197,8 +197,7 @@ class Session:
     def offer(self, stored: Stored, mode: DeliveryMode, delay: float, now: float) -> None:
         """A message that matches a subscription. :meth:`advance` sends it."""
         if mode is DeliveryMode.BATCH or delay:
-            batch = self._batcher.add(mode, stored, stored.size, now, delay)
-            if batch:
+            for batch in self._batcher.add(mode, stored, stored.size, now, delay):
                 self._push(Packet.of(mode, batch))
         else:
             self._push(Packet(mode, (stored.position,), [stored]))
