@@ -134,13 +134,15 @@ class TerminalCore:
             self.peers.close()
 
     def receive(self, data: bytes | str) -> None:
-        """Take one text; what cannot be read is dropped and counted."""
+        """Take one text from the host; what cannot be read is dropped and counted."""
         self.arriving = len(data)
         try:
             message = decode(data)
         except DecodeError:
             self.dropped["malformed"] += 1
             return
+        if self.peers is not None:
+            self.peers.received_by_host(message)
         self.dispatch(message)
 
     def dispatch(self, message: Message) -> None:

@@ -33,6 +33,7 @@ __all__ = ["Host", "HostLimits"]
 log = logging.getLogger("ytp.yuan.host")
 
 AUTH_FAILED = b"Authentication failed: Invalid or expired token"
+_GOODBYE = 1.0  # seconds that a client gets to finish what it is saying
 _COMPRESS_FROM = 1024
 _COMPRESS_UP_TO = 4 * 1024 * 1024  # above this, deflating would hold up everybody else
 # Texts are forwarded as bytes where aiohttp can leave them so.
@@ -137,7 +138,8 @@ class Host:
     async def start(self) -> None:
         """Bind and serve in the background."""
         self._driver = TimerDriver(self._timers, self._clock)
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None))
+        server = web.Server(self._handle, access_log=None, lingering_time=_GOODBYE)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_GOODBYE)
         await self._runner.setup()
         name, port = self._address
         try:

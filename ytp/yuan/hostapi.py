@@ -49,6 +49,8 @@ class HostApi:
             return web.Response(status=401, text=f"Unauthorized: {request.path_qs}")
         try:
             return await self._answer(realm, request)
+        except TimeoutError:
+            return web.Response(status=408, headers={"Connection": "close"}, text="Request Timeout")
         except (_Problem, YuanError) as problem:
             return web.Response(status=500, text=f"Internal Server Error: {problem}")
         finally:
@@ -135,7 +137,8 @@ class HostApi:
 
 
 def _external_response(data: dict[str, Any]) -> web.Response:
-    status, headers, body = data.get("status", 200), data.get("headers") or {}, data.get("body", "")
+    status, headers, body = data.get("status", 200), data.get("headers"), data.get("body", "")
+    headers = {} if headers is None else headers
     if not isinstance(status, int) or not 200 <= status <= 599:
         raise _Problem(f"RangeError: status {status!r}")
     if not isinstance(headers, dict):

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from .chunks import CHUNK_METHOD, ChunkAssembler, payload_limit, split
-from .codec import Message, Response, decode
+from .codec import MISSING, Message, Response, decode
 from .directory import Directory
 from .errors import YuanError
 from .jsontext import dumps
@@ -65,6 +65,7 @@ class PeerSession:
         self.open = False
         self.ended = False
         self.limit = 0
+        self._by_host: set[str] = set()
         self._table = table
         self._setup = table.timers.after(table.setup_timeout, lambda: self.closed("set-up takes too long"))
         self._chunks = ChunkAssembler(table.timers, self._deliver, table.drop)
@@ -106,6 +107,10 @@ class PeerSession:
         else:
             self._deliver(message)
 
+    def asked_by_host(self, trace_id: str) -> None:
+        """The peer sent a request through the host although the link is open: it may have lost the link."""
+        self._by_host.add(trace_id)
+
     def closed(self, reason: str) -> None:
         """The connection is over, whoever ended it."""
         if not self.ended:
@@ -119,6 +124,10 @@ class PeerSession:
     def send(self, message: Message) -> bool:
         """Send over the link; False when it is not open or breaks, nothing having been sent twice."""
         if not self.open:
+            return False
+        if message.trace_id in self._by_host:
+            if message.done and message.res is MISSING:
+                self._by_host.remove(message.trace_id)
             return False
         encoded = dumps(message.body())
         text = encoded.decode()
@@ -182,6 +191,12 @@ class PeerTable:
         if message.method not in (OFFER_METHOD, ANSWER_METHOD) and self._may_try(message.target):
             self._begin(message.target, self.new_id(), Role.ACTIVE)
         return False
+
+    def received_by_host(self, message: Message) -> None:
+        """A message came through the host; a request is answered by the way that its sender could use."""
+        session = self.sessions.get(message.source)
+        if session is not None and session.open and message.is_request:
+            session.asked_by_host(message.trace_id)
 
     def peer_left(self, terminal_id: str) -> None:
         """The host no longer knows the peer."""

@@ -381,6 +381,8 @@ class Terminal:
             await self._webrtc.drain(target)
         if self._carrier is not None:
             await self._carrier.drain()
+        else:
+            await asyncio.sleep(0)  # let the loss of the link be noticed
 
     async def _keep_linked(self) -> None:
         pause = self._timeouts.reconnect

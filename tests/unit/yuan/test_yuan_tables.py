@@ -26,13 +26,13 @@ KEYS = table("keys_and_signatures.json")
 
 
 @pytest.mark.parametrize("row", PATHS["encode"], ids=lambda row: row["output"])
-def test_encode_path(row: dict[str, Any]) -> None:
+def test_case_109_encode_path(row: dict[str, Any]) -> None:
     assert encode_path(*row["input"]) == row["output"]
     assert decode_path(row["output"]) == row["decoded_again"]
 
 
 @pytest.mark.parametrize("row", PATHS["decode"], ids=lambda row: row["input"])
-def test_decode_path(row: dict[str, Any]) -> None:
+def test_case_109_decode_path(row: dict[str, Any]) -> None:
     assert decode_path(row["input"]) == row["output"]
 
 
@@ -48,7 +48,7 @@ def test_paths_without_trailing_backslashes_come_back(items: list[str]) -> None:
 
 
 @pytest.mark.parametrize("row", KEYS["keys"], ids=lambda row: row["public_key"][:6])
-def test_keys_and_signatures(row: dict[str, Any]) -> None:
+def test_case_110_keys_and_signatures(row: dict[str, Any]) -> None:
     pair = KeyPair.from_seed(bytes.fromhex(row["seed_hex"]))
     assert pair.public_key == row["public_key"]
     assert pair.private_key == row["private_key"]
@@ -59,7 +59,7 @@ def test_keys_and_signatures(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", KEYS["base58"], ids=lambda row: row["hex"])
-def test_base58(row: dict[str, Any]) -> None:
+def test_case_110_base58(row: dict[str, Any]) -> None:
     assert base58_encode(bytes.fromhex(row["hex"])) == row["base58"]
     assert base58_decode(row["base58"]).hex() == row["hex"]
 
@@ -69,7 +69,7 @@ def test_base58_comes_back(data: bytes) -> None:
     assert base58_decode(base58_encode(data)) == data
 
 
-def test_verification_cases() -> None:
+def test_case_110_verification_cases() -> None:
     one, two = KeyPair.from_seed(b"\1" * 32), KeyPair.from_seed(b"\2" * 32)
     signature = one.sign("text")
     results: dict[str, object] = {
@@ -91,7 +91,7 @@ def test_verification_cases() -> None:
     assert results == recorded
 
 
-def test_private_key_cases() -> None:
+def test_case_110_private_key_cases() -> None:
     pair = KeyPair.from_seed(b"\1" * 32)
     broken = {
         "63 bytes": base58_encode(b"\1" * 63),
@@ -114,7 +114,7 @@ def test_key_derivation_gives_the_published_nacl_key() -> None:
     assert _hsalsa20(point).hex() == key
 
 
-def test_handshake_gives_both_sides_one_key_and_seals() -> None:
+def test_case_114_handshake_gives_both_sides_one_key_and_seals() -> None:
     client, server = HandShakeOffer(KeyPair.generate()), HandShakeOffer(identity := KeyPair.generate())
     at_server, answer = server.accept(client.request())
     at_client = client.finish(identity.public_key, answer)
@@ -127,7 +127,7 @@ def test_handshake_gives_both_sides_one_key_and_seals() -> None:
             at_server.open(broken)
 
 
-def test_handshake_refuses_forgeries() -> None:
+def test_case_114_handshake_refuses_forgeries() -> None:
     client, identity = HandShakeOffer(KeyPair.generate()), KeyPair.generate()
     request = client.request()
     other = KeyPair.generate()
