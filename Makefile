@@ -9,7 +9,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'exa
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow lint format sanitize fuzz soak-kill flips coverage wheel docs lock clean
+.PHONY: help env demo test test-slow lint format sanitize model fuzz soak-kill flips coverage bench bench-c wheel docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ sanitize: ## C tests under the address, undefined-behaviour and thread sanitizer
 	cmake --workflow --preset ubsan
 	cmake --workflow --preset tsan
 
+model: ## Check the Spin models of append, close, wait word and rolling, long form
+	@$(ENV) dev
+	YTP_MODEL=long $(RUN) -m pytest -q tests/model --timeout 3600
+
 fuzz: ## Feed damaged files to the C core (RUNS=100000000 executions per target)
 	@$(ENV) dev
 	tools/fuzz.sh $(or $(RUNS),100000000)
@@ -68,6 +72,18 @@ flips: ## Flip random bits of good files (FLIPS=10000) and read them, here and w
 coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
 	@$(ENV) dev spark --build
 	tools/coverage.sh
+
+bench: bench-c ## Measure ours against its rivals and against the floors; tables, and JSON in build/results
+	@$(ENV) dev bench --build
+	@mkdir -p build/results
+	$(RUN) -m bench --json build/results/bench.json
+
+bench-c: ## Measure the C core against the floors of this machine
+	@$(ENV) dev
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target ytp_bench
+	@mkdir -p build/results
+	build/release/ytp_bench --json build/results/bench-c.json
 
 wheel: ## Build a portable wheel and try it in an empty environment without a compiler
 	@$(ENV) dev wheel
