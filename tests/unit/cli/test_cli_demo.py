@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 import ytp
-from ytp.cli.demo.ledger import Entry, balanced, compare, show
+from ytp.cli.demo.doors import stderr_unless_failed
+from ytp.cli.demo.ledger import Entry, balanced, compare, compare_sums, show
 from ytp.cli.demo.roles import PUBLISHERS, REPORTS
 from ytp.cli.demo.view import State, draw
 
 
 def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Path) -> None:
     path = tmp_path / "kept.ytp"
-    rows = json.loads(run("demo", "--seconds", "0.5", "--file", path, "--format", "json").output)
+    rows = json.loads(
+        run("demo", "--no-spark", "--seconds", "0.5", "--file", path, "--format", "json").output
+    )
     assert all(row["equal"] for row in rows)
     assert {(row["door"], row["publisher"]) for row in rows} >= {
         (f"process reader-{n}", publisher) for n in (1, 2) for publisher in PUBLISHERS
@@ -30,7 +33,7 @@ def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Pat
 
 
 def test_demo_for_people_ends_with_the_verdict(run) -> None:
-    text = run("demo", "--seconds", "0.3", "--subscribers", "1").output
+    text = run("demo", "--no-spark", "--seconds", "0.3", "--subscribers", "1").output
     assert text.rstrip().endswith("sent = received at every door")
 
 
@@ -41,7 +44,9 @@ def test_demo_does_not_write_into_an_existing_file(run, market: Path) -> None:
 
 
 def test_interruption_stops_all_processes(start, tmp_path: Path) -> None:
-    child = start("demo", "--seconds", "60", "--file", tmp_path / "cut.ytp", TMPDIR=str(tmp_path))
+    child = start(
+        "demo", "--no-spark", "--seconds", "60", "--file", tmp_path / "cut.ytp", TMPDIR=str(tmp_path)
+    )
     assert child.stdout is not None
     child.stdout.readline()
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does
@@ -56,7 +61,7 @@ def test_the_ledger_notices_what_a_reader_lost_doubled_or_changed(tmp_path: Path
     with ytp.open(tmp_path / "ledger.ytp") as bus:
         bus.peer("ticks").channel("ticks/IBM").write(b"one")
         bus.peer("ticks").channel(f"{REPORTS}ticks").write(b"{}")
-        sent = {"messages": 1, "bytes": 3, "checksum": 2053932785, "last": True}
+        sent = {"messages": 1, "bytes": 3, "checksum": 2053932785, "checksums": 2053932785, "last": True}
         state = State(publishers=["ticks"], readers=["r"])
         state.reports["ticks"] = sent
         for change in ({}, {"messages": 0}, {"messages": 2}, {"checksum": 1}, {"bytes": 4}):
@@ -92,3 +97,52 @@ def test_the_picture_shows_rates_and_latencies() -> None:
     assert "37.5 KiB" in text
     assert "half below 5.12 us" in text
     assert "1 to 10 us" in text
+
+
+def test_other_doors_are_compared_by_sums() -> None:
+    state = State(publishers=["ticks"], readers=[])
+    state.reports["ticks"] = {"messages": 2, "bytes": 10, "checksums": 99}
+    for found, equal in (
+        ((2, 10, 99), True),
+        ((1, 10, 99), False),
+        ((2, 9, 99), False),
+        ((2, 10, 98), False),
+    ):
+        assert [entry.equal for entry in compare_sums("door", state, {"ticks": found})] == [equal]
+    assert not compare_sums("door", state, {})[0].equal
+
+
+@pytest.mark.spark
+def test_spark_counts_the_same(start) -> None:
+    for module in ("pyspark", "ytp.spark"):
+        pytest.importorskip(module, reason=f"needs {module}")
+    child = start("demo", "--seconds", "0.3", "--subscribers", "1", "--format", "json")
+    output, errors = child.communicate(timeout=100)
+    assert child.returncode == 0, errors
+    rows = json.loads(output)
+    assert {row["publisher"] for row in rows if row["door"] == "Spark query" and row["equal"]} == set(
+        PUBLISHERS
+    )
+
+
+def test_a_door_that_is_not_installed_is_left_out(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    real = importlib.util.find_spec
+    absent = ("pyarrow", "pyspark")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in absent else real(name, *rest)
+    )
+    text = run("demo", "--seconds", "0.2", "--subscribers", "1").output
+    assert "Arrow scan: left out, pyarrow is not installed: pip install pyarrow" in text
+    assert "Spark query: left out, pyspark is not installed: pip install 'ytp[spark]'" in text
+    assert text.rstrip().endswith("sent = received at every door")
+
+
+def test_chatter_is_shown_only_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+    with stderr_unless_failed():
+        os.write(2, b"chatter")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ZeroDivisionError), stderr_unless_failed():
+        print(os.write(2, b"chatter") // 0)
+    assert capfd.readouterr().err == "chatter"

@@ -1,7 +1,7 @@
 """``ytp demo``: several processes on one bus, live; every message counted and compared.
 
-``roles`` is what the processes do, ``play`` starts and follows them, ``view`` shows them at work, ``ledger`` compares
-what was sent with what was received at every door.
+``roles`` is what the processes do, ``play`` starts and follows them, ``view`` shows them at work, ``doors``
+asks elsewhere, ``ledger`` compares what was sent with what was received.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ MISMATCH = 1
     "--subscribers", type=click.IntRange(1, 16), default=2, show_default=True, help="Reading processes."
 )
 @click.option("--file", type=click.Path(), help="Keep the log in this new file [default: a temporary one].")
+@click.option(
+    "--spark/--no-spark", default=True, show_default=True, help="End with a Spark query, if it is installed."
+)
 @format_option
 @click.pass_context
-def command(ctx: click.Context, seconds: float, subscribers: int, file: str | None, form: str) -> None:
+def command(
+    ctx: click.Context, seconds: float, subscribers: int, file: str | None, spark: bool, form: str
+) -> None:
     """Publish from several processes, read in several others, and show that sent = received.
 
     The exit code is 1 if anything was lost, doubled, changed or out of order.
@@ -36,7 +41,9 @@ def command(ctx: click.Context, seconds: float, subscribers: int, file: str | No
 
     with tempfile.TemporaryDirectory(prefix="ytp-demo-") as folder:
         path = file or os.path.join(folder, "demo.ytp")
-        entries = play(path, seconds, subscribers, live=form == "text")
+        live = form == "text"
+        say = click.echo if live else lambda text: None
+        entries = play(path, seconds, subscribers, live=live, say=say, spark=spark)
     if form == "text":
         show(entries)
     else:

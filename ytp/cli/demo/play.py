@@ -10,24 +10,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import ytp
-from ytp.cli.demo.ledger import Entry, compare
+from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark
+from ytp.cli.demo.ledger import Entry, compare, compare_sums
 from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
 from ytp.cli.demo.view import State, show_live
-from ytp.errors import WaitTimeout, YtpError
+from ytp.errors import MissingExtraError, WaitTimeout, YtpError
 
 __all__ = ["play"]
 
 
-def play(path: str, seconds: float, subscribers: int, *, live: bool) -> list[Entry]:
-    """Runs all processes to their end; returns one entry for each pair of publisher and reader."""
+def play(
+    path: str, seconds: float, subscribers: int, *, live: bool, say: Callable[[str], None], spark: bool
+) -> list[Entry]:
+    """Runs all processes to their end, then asks at the other doors; one entry for each publisher at each door."""
     readers = [f"reader-{number}" for number in range(1, subscribers + 1)]
-    with ytp.open(path, "x") as bus, show_live(live, seconds) as draw:
-        state = State(publishers=list(PUBLISHERS), readers=readers)
+    state = State(publishers=list(PUBLISHERS), readers=readers)
+    with ytp.open(path, "x") as bus, show_live(live) as draw:
         commands = [["subscribe", path, name] for name in readers]
-        commands += [["publish", path, name, str(seconds)] for name in PUBLISHERS]
+        commands += [["publish", path, name, str(seconds), *readers] for name in PUBLISHERS]
         with running(commands) as processes:
             follow_reports(bus, state, processes, draw)
-        return compare(bus, state)
+        entries = compare(bus, state)
+        doors: list[tuple[str, Callable[[], Sums]]]
+        doors = [("Arrow scan", lambda: ask_arrow(bus)), ("Spark query", lambda: ask_spark(path))]
+        for door, ask in doors if spark else doors[:1]:
+            try:
+                say(f"{door} of {bus.stat()['reserved_size'] / 1e6:,.0f} MB ...")
+                entries += compare_sums(door, state, ask())
+            except MissingExtraError as missing:
+                say(f"{door}: left out, {missing}")
+        return entries
 
 
 @contextmanager

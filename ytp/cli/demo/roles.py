@@ -12,7 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,21 @@ FRAME = (256, 256)
 
 @dataclass(slots=True)
 class Tally:
-    """What one side has seen of one publisher."""
+    """What one side has seen of one publisher.
+
+    ``checksum`` runs over all payloads in their order; ``checksums`` is the sum of theirs, in whatever order.
+    """
 
     messages: int = 0
     bytes: int = 0
     checksum: int = 0
+    checksums: int = 0
 
     def add(self, payload: Any, size: int) -> None:
         self.messages += 1
         self.bytes += size
         self.checksum = zlib.crc32(payload, self.checksum)
-
-    def as_json(self) -> dict[str, int]:
-        return {"messages": self.messages, "bytes": self.bytes, "checksum": self.checksum}
+        self.checksums += zlib.crc32(payload)
 
 
 class Reporter:
@@ -117,18 +119,21 @@ PUBLISHERS: dict[str, Callable[[ytp.Peer, Tally], Callable[[], float]]] = {
 }
 
 
-def publish(path: str, name: str, seconds: str) -> None:
-    """Publishes for some seconds at the role's own pace, catching up when it was held up."""
+def publish(path: str, name: str, seconds: str, *readers: str) -> None:
+    """Waits for the readers, then publishes for some seconds at its own pace; catches up when it was held up."""
     with ytp.open(path) as bus:
         reporter, tally = Reporter(bus, name), Tally()
+        for reader in readers:
+            if bus.subscribe(f"{REPORTS}{reader}").poll(PATIENCE) is None:
+                raise ytp.WaitTimeout(f"{reader} did not start within {PATIENCE:.0f} s")
         step = PUBLISHERS[name](bus.peer(name), tally)
         due = time.monotonic()
         end = due + float(seconds)
         while due < end:
             due += step()
-            reporter.now_and_then(tally.as_json)
+            reporter.now_and_then(lambda: asdict(tally))
             time.sleep(max(0.0, due - time.monotonic()))
-        reporter.tell(tally.as_json(), last=True)
+        reporter.tell(asdict(tally), last=True)
 
 
 def subscribe(path: str, name: str) -> None:
@@ -140,11 +145,12 @@ def subscribe(path: str, name: str) -> None:
         sent: dict[str, int] = {}
 
         def state() -> dict[str, Any]:
-            seen = {publisher: tally.as_json() for publisher, tally in tallies.items()}
+            seen = {publisher: asdict(tally) for publisher, tally in tallies.items()}
             return {"seen": seen, "latencies": latencies.sparse()}
 
         finals = [f"{REPORTS}{publisher}" for publisher in PUBLISHERS]
         messages = bus.peer(name).subscribe("ticks/", "rows/", "frames/", *finals)
+        reporter.now_and_then(state)
         while not (len(sent) == len(tallies) and all(tallies[p].messages >= n for p, n in sent.items())):
             message = messages.poll(PATIENCE)
             if message is None:
@@ -162,7 +168,7 @@ def subscribe(path: str, name: str) -> None:
 
 
 def main() -> None:
-    """``roles.py publish FILE NAME SECONDS`` or ``roles.py subscribe FILE NAME``."""
+    """``roles.py publish FILE NAME SECONDS READERS...`` or ``roles.py subscribe FILE NAME``."""
     role, *arguments = sys.argv[1:]
     if role == "publish":
         publish(*arguments)

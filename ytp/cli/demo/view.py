@@ -57,7 +57,7 @@ def total(report: dict[str, Any], what: str) -> int:
 
 
 @contextmanager
-def show_live(live: bool, seconds: float) -> Iterator[Callable[[State], None]]:
+def show_live(live: bool) -> Iterator[Callable[[State], None]]:
     """A live picture on a terminal, a line a second elsewhere, nothing when not wanted."""
     console = Console()
     if not live:
