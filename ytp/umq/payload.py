@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,7 +12,15 @@ from typing import TypeAlias
 from ytp.net.limits import MIB
 from ytp.umq.errors import UmqError
 
-__all__ = ["Attachment", "AttachmentSource", "Payload", "error_text", "read_source", "split"]
+__all__ = [
+    "Attachment",
+    "AttachmentSource",
+    "Payload",
+    "discard_source",
+    "error_text",
+    "read_source",
+    "split",
+]
 
 
 class Attachment:
@@ -133,6 +142,12 @@ async def read_source(source: AttachmentSource) -> bytes:
     if isinstance(source, (bytearray, memoryview)):
         return bytes(source)
     raise TypeError(f"an attachment must be bytes or text, not {type(source).__name__}")
+
+
+def discard_source(source: AttachmentSource) -> None:
+    """A source that will never be asked: a coroutine would complain that nobody awaited it."""
+    if inspect.iscoroutine(source):
+        source.close()
 
 
 def split(data: bytes | bytearray | memoryview | os.PathLike[str], size: int = MIB) -> list[AttachmentSource]:

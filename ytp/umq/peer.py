@@ -47,6 +47,7 @@ from ytp.umq.protocol import Connection, Role, State
 from ytp.umq.services import Handler, Method, Request, Services
 from ytp.umq.serving import Dispatcher
 from ytp.umq.topics import HIGH_WATER_MARK, HighWater, Publication, Subscription
+from ytp.umq.transfer import discard_all
 from ytp.umq.variables import LocalVariables, RemoteVariables
 
 __all__ = ["Callback", "HelloHook", "Peer"]
@@ -194,10 +195,16 @@ class Peer:
             await self._close_link()
 
     def _is_overfull(self) -> bool:
-        limits = self._limits
-        return (
-            self._dispatcher.waiting_bytes > limits.max_waiting_bytes
-            or self._link.receiver.unread_bytes > limits.max_attachment_bytes
+        """Whether nothing should be read for now: much is unfinished, and finishing it needs no reading."""
+        limits, connection = self._limits, self._connection
+        waiting, unread = self._dispatcher.waiting_bytes, self._link.receiver.unread_bytes
+        if waiting <= limits.max_waiting_bytes and unread <= limits.max_attachment_bytes:
+            return False
+        if unread > limits.hard(limits.max_attachment_bytes):
+            return True
+        # A handler may wait for an answer or for an attachment, which are still to be read.
+        return not connection.outstanding and (
+            unread > limits.max_attachment_bytes or not connection.awaited_attachments
         )
 
     async def _wait_for_progress(self) -> None:
@@ -382,10 +389,13 @@ class Peer:
         on_reply: _OnReply,
     ) -> str:
         """Send a request; ``on_reply`` gets the answer, or None when the connection ends before."""
-        self._raise_if_closed()
         sources = (*_attachments(data), *attachments)
+        if self.closed:
+            discard_all(sources)
+            raise self._lost_error()
         identifier, numbers = self._connection.request(kind, data, name, len(sources))
         self._replies[identifier] = on_reply
+        self._link.progress.set()
         self._link.sender.attach(numbers, sources)
         self._link.flush()
         return identifier

@@ -33,8 +33,8 @@ class Dispatcher:
     """Serves the requests that come over one link.
 
     At most ``max_requests`` of them and ``max_request_bytes`` are served at once, and none is started while
-    the other side does not read its answers: further ones wait. Whoever reads the link stops doing so when
-    :attr:`waiting_bytes` is too much.
+    the other side does not read its answers: further ones wait. Whoever reads the link stops doing so, if it
+    can, when :attr:`waiting_bytes` is too much; if it cannot, requests are refused in the end.
     """
 
     def __init__(self, peer: Peer, link: Link, services: Services, limits: UmqLimits) -> None:
@@ -57,7 +57,7 @@ class Dispatcher:
         attachments = self._link.receiver.expect(event.attachments)
         request = Request.make(event.payload, attachments, event.name, event.id, self._peer)
         if self._waiting or self._is_busy():
-            self._postpone(request, lambda: self._call(event.serial, request))
+            self._postpone(event.serial, request, lambda: self._call(event.serial, request))
         else:
             self._call(event.serial, request)
 
@@ -65,14 +65,14 @@ class Dispatcher:
         attachments = self._link.receiver.expect(event.attachments)
         request = Request.make(event.payload, attachments, event.name, event.id, self._peer)
         if self._waiting or self._is_busy():
-            self._postpone(request, lambda: self._run(event.serial, method, request))
+            self._postpone(event.serial, request, lambda: self._run(event.serial, method, request))
         else:
             self._run(event.serial, method, request)
 
     def on_discover(self, event: DiscoverRequested) -> None:
         request = Request.make("", (), event.query, event.id, self._peer)
         if self._waiting or self._is_busy():
-            self._postpone(request, lambda: self._discover(event.serial, request))
+            self._postpone(event.serial, request, lambda: self._discover(event.serial, request))
         else:
             self._discover(event.serial, request)
 
@@ -91,8 +91,11 @@ class Dispatcher:
             or self._link.carrier.congested
         )
 
-    def _postpone(self, request: Request, serve: Callable[[], None]) -> None:
+    def _postpone(self, serial: int, request: Request, serve: Callable[[], None]) -> None:
         size = _size(request)
+        if self.waiting_bytes + size > self._limits.hard(self._limits.max_waiting_bytes) and self._waiting:
+            self._reply_error(serial, ExecutionError(ErrorCode.INTERNAL, "Too many requests wait"))
+            return
         self._waiting.append((size, serve))
         self.waiting_bytes += size
         self._start_relief()
@@ -120,9 +123,11 @@ class Dispatcher:
 
     async def _wait_for_relief(self) -> None:
         try:
-            while self._waiting and self._link.carrier.congested:
+            while self._waiting:
                 await self._link.carrier.drain()
                 self._serve_waiting()
+                if not self._link.carrier.congested:
+                    break  # what still waits, waits for requests to be finished
         finally:
             self._relief = None
 

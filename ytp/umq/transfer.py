@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ytp.umq.errors import AttachmentError, UmqError
-from ytp.umq.payload import Attachment, AttachmentSource, error_text, read_source
+from ytp.umq.payload import Attachment, AttachmentSource, discard_source, error_text, read_source
 
 if TYPE_CHECKING:
     from ytp.umq.link import Link
 
-__all__ = ["Receiver", "Sender"]
+__all__ = ["Receiver", "Sender", "discard_all"]
 
 
 class Receiver:
@@ -68,6 +68,11 @@ class Receiver:
         self._on_progress()
 
 
+def discard_all(sources: Iterable[AttachmentSource]) -> None:
+    for source in sources:
+        discard_source(source)
+
+
 class Sender:
     """Settles our attachments one after another, each as soon as its content and the carrier are ready."""
 
@@ -82,6 +87,7 @@ class Sender:
     def attach(self, numbers: range, sources: tuple[AttachmentSource, ...]) -> None:
         """Send these contents for the attachments that were announced under these numbers."""
         if not numbers:
+            discard_all(sources)
             return
         self._sources.extend(zip(numbers, sources, strict=True))
         if self._task is None:
@@ -90,7 +96,8 @@ class Sender:
 
     def end(self) -> None:
         """The connection is over: sources that were not asked yet never are."""
-        self._sources.clear()
+        sources, self._sources = self._sources, deque()
+        discard_all(source for _, source in sources)
 
     async def _send_all(self) -> None:
         link, connection = self._link, self._link.connection
