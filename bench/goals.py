@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count, repeat
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,18 @@ import numpy as np
 
 import ytp
 from bench import floors
-from bench.contest import ROOT, Failed, Job, Result, Settings, interleave, nanoseconds, pair, start
+from bench.contest import (
+    ROOT,
+    Failed,
+    Job,
+    Result,
+    Settings,
+    elapsed,
+    interleave,
+    nanoseconds,
+    pair,
+    start,
+)
 from bench.peers.ours import populated
 
 DATA = b"x" * 64
@@ -66,30 +77,31 @@ def wheel() -> Any:
 def write_loop(channel: ytp.Channel, steps: int) -> Callable[[], None]:
     def loop() -> None:
         write, data = channel.write, DATA
-        for _ in repeat(None, steps):
+        for _ in range(steps):
             write(data, time=1)
 
     return loop
 
 
+def write_ready(settings: Settings) -> float:
+    """Nanoseconds of one write of 64 bytes into pages that are ready."""
+    steps = settings.count(200_000)
+    with fresh(settings) as path, ready_bus(path, steps * SPAN + (1 << 20)) as (_, channel):
+        return nanoseconds(write_loop(channel, steps), steps)
+
+
 def goal_1(settings: Settings) -> Result:
     result = Result(1, "`channel.write(64 B, time=t)` into ready pages")
     steps = settings.count(200_000)
-    floor = floors.load()
+    call = floors.load().two_arguments
 
-    def smallest_call() -> float:
-        def loop() -> None:
-            call = floor.two_arguments
-            for _ in repeat(None, steps):
-                call(DATA, 1)
+    def loop() -> None:
+        for _ in range(steps):
+            call(DATA, 1)
 
-        return nanoseconds(loop, steps)
-
-    def ours() -> float:
-        with fresh(settings) as path, ready_bus(path, steps * SPAN + (1 << 20)) as (_, channel):
-            return nanoseconds(write_loop(channel, steps), steps)
-
-    times = interleave({"F2": smallest_call, "write": ours}, settings.repeats)
+    times = interleave(
+        {"F2": lambda: nanoseconds(loop, steps), "write": lambda: write_ready(settings)}, settings.repeats
+    )
     result.figures["ns per call"] = times
     result.at_most("write / smallest C call (F2)", times["write"] / times["F2"], 3.5)
     return result
@@ -98,29 +110,30 @@ def goal_1(settings: Settings) -> Result:
 def goal_2(settings: Settings) -> Result:
     result = Result(2, "append and iterate 64 B, one process, against the yamal 8 package")
     steps = settings.count(200_000)
-    many = settings.count(6_000_000)
-
-    def ours_ready() -> float:
-        with fresh(settings) as path, ready_bus(path, steps * SPAN + (1 << 20)) as (_, channel):
-            return nanoseconds(write_loop(channel, steps), steps)
+    many = settings.count(10_000_000)
 
     def ours_sustained() -> float:
         with fresh(settings) as path, ytp.open(path) as bus:
-            return nanoseconds(write_loop(bus.peer("p").channel("c"), many), many)
+            return elapsed(write_loop(bus.peer("p").channel("c"), many), many)
 
-    def theirs(number: int) -> float:
+    def their_loop(stream: Any, number: int) -> Callable[[], None]:
+        def loop() -> None:
+            write, data = stream.write, DATA
+            for _ in range(number):
+                write(1, data)
+
+        return loop
+
+    def theirs() -> float:
         with fresh(settings) as path:
-            stream = wheel()(path).streams().announce("p", "c", "")
+            return nanoseconds(their_loop(wheel()(path).streams().announce("p", "c", ""), steps), steps)
 
-            def loop() -> None:
-                write, data = stream.write, DATA
-                for _ in repeat(None, number):
-                    write(1, data)
+    def theirs_sustained() -> float:
+        with fresh(settings) as path:
+            return elapsed(their_loop(wheel()(path).streams().announce("p", "c", ""), many), many)
 
-            return nanoseconds(loop, number)
-
-    appended = interleave({"ytp": ours_ready, "yamal 8": lambda: theirs(steps)}, settings.repeats)
-    sustained = interleave({"ytp": ours_sustained, "yamal 8": lambda: theirs(many)}, min(3, settings.repeats))
+    appended = interleave({"ytp": lambda: write_ready(settings), "yamal 8": theirs}, settings.repeats)
+    sustained = interleave({"ytp": ours_sustained, "yamal 8": theirs_sustained}, min(3, settings.repeats))
     read = iterate(settings)
     result.figures = {
         "append, ready pages, ns": appended,
@@ -192,14 +205,7 @@ def goal_3(settings: Settings) -> Result:
         result.figures[f"{width} B, ns per row"] = times
         result.at_least(f"rows of {width} B / np.copyto", times["np.copyto"] / times["write_many"], limit)
         if width == 64:
-            steps = settings.count(200_000)
-
-            def single(steps: int = steps) -> float:
-                with fresh(settings) as path, ready_bus(path, steps * SPAN + (1 << 20)) as (_, channel):
-                    return nanoseconds(write_loop(channel, steps), steps)
-
-            one = interleave({"write": single}, settings.repeats)["write"]
-            times["write, one by one"] = one
+            one = times["write, one by one"] = write_ready(settings)
             result.at_least("rows of 64 B / single writes", one / times["write_many"], 4.0)
     return result
 
@@ -485,7 +491,7 @@ def wait_word_cost(settings: Settings) -> dict[str, float]:
                 assert bus.stat()["has_aux"] is not blank
                 return nanoseconds(write_loop(channel, steps), steps)
 
-    return interleave({"with": lambda: write(False), "without": lambda: write(True)}, settings.repeats * 2)
+    return interleave({"with": lambda: write(False), "without": lambda: write(True)}, settings.repeats)
 
 
 # --- 10, 11: growth
@@ -505,7 +511,7 @@ def open_costs(path: str, size: int) -> dict[str, Callable[[], float]]:
     middle = size // 4096 // 2 * 1_000_000
 
     def once(work: Callable[[], object]) -> float:
-        return nanoseconds(work, 1)
+        return elapsed(work, 1)
 
     def opening() -> None:
         ytp.open(path).close()
