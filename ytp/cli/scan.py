@@ -68,12 +68,31 @@ def named(names: list[str], number: Any) -> str:
     return names[number] if int(number) < len(names) else "(never announced)"
 
 
-def seek_last(messages: Subscription, count: int) -> None:
-    """Moves a subscription before its last ``count`` messages, or leaves it where it is if there are fewer."""
+def seek_last(bus: Bus, messages: Subscription, count: int) -> None:
+    """Moves a subscription before its last ``count`` messages, or to the beginning if there are fewer.
+
+    With an index only the end of the log is read: from ever earlier checkpoints until there are enough messages.
+    """
+    checkpoints = [offset for _number, offset, *_rest in bus._handle.checkpoints()]
+    back = 1
+    while True:
+        start = checkpoints[max(0, len(checkpoints) - back)]
+        messages.seek(start)
+        last = last_offsets(messages, count + 1)
+        if len(last) > count:
+            messages.seek(int(last[0]))
+            return
+        if start == checkpoints[0]:
+            messages.seek(start)
+            return
+        back *= 4
+
+
+def last_offsets(messages: Subscription, count: int) -> Any:
+    """Offsets of the last messages from here to the end."""
     import numpy as np
 
-    here = messages.position
     last = np.empty(0, np.uint64)
     while len(columns := messages.read(BATCH)):
-        last = np.concatenate([last, columns.offset])[-count - 1 :]
-    messages.seek(int(last[0]) if len(last) > count else here)
+        last = np.concatenate([last, columns.offset])[-count:]
+    return last

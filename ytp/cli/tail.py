@@ -12,7 +12,7 @@ from ytp.cli.output import Row, emit, format_option
 from ytp.cli.payload import as_row, as_text
 
 if TYPE_CHECKING:
-    from ytp import Subscription
+    from ytp import Bus, Subscription
 
 
 @click.command("tail")
@@ -32,14 +32,14 @@ def command(
     import ytp
 
     with ytp.open(file, "r") as bus, bus.subscribe(*patterns or ("/",), follow=False) as messages:
-        emit(rows(messages, follow, None if everything else lines), form, as_text)
+        emit(rows(bus, messages, follow, None if everything else lines), form, as_text)
 
 
-def rows(messages: Subscription, follow: bool, last: int | None) -> Iterator[Row]:
+def rows(bus: Bus, messages: Subscription, follow: bool, last: int | None) -> Iterator[Row]:
     """The last messages (None: all of them), then, if following, whatever comes."""
     from ytp.cli.scan import seek_last
 
     if last is not None:
-        seek_last(messages, last)
+        seek_last(bus, messages, last)
     messages.follow = follow
     yield from map(as_row, messages)

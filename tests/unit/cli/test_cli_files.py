@@ -257,3 +257,58 @@ def test_cp_gives_names_to_ids_that_nobody_announced(
     assert contents(tmp_path / "copy.ytp") == [(7, "peer-300", "channel-400", b"who?")]
     row = json.loads(run("stat", "--format", "json", tmp_path / "strange.ytp").output)
     assert row["channels"] == [{"name": "(never announced)", "messages": 1, "bytes": 4}]
+
+
+# --- index ---
+
+
+@pytest.fixture
+def long_log(tmp_path: Path) -> Path:
+    """Five thousand messages: more than a few checkpoints."""
+    path = tmp_path / "long.ytp"
+    with ytp.open(path, populate=0) as bus:
+        rare, often = bus.peer("p").channel("rare"), bus.peer("p").channel("often")
+        for number in range(5):
+            rare.write(b"%d" % number, time=number)
+            often.write_many([b"%d" % number] * 999, times=number)
+    return path
+
+
+def test_index_says_how_far_it_goes(run, long_log: Path) -> None:
+    run("index", "--update", long_log)
+    row = json.loads(run("index", "--format", "json", long_log).output)
+    assert row["nodes"] == 5003  # 5000 messages, a peer and two channels
+    assert row["checkpoints"] == 5003 // row["stretch"]
+    assert row["indexed"] == row["checkpoints"] * row["stretch"]
+    assert "checkpoints, one every" in run("index", long_log).output
+
+
+def test_index_made_anew_is_the_same(run, long_log: Path) -> None:
+    run("index", "--update", long_log)
+    before = json.loads(run("index", "--format", "json", long_log).output)
+    assert json.loads(run("index", "--rebuild", "--format", "json", long_log).output) == before
+    run("verify", long_log)
+
+
+def test_index_of_a_file_of_other_origin(run, vector) -> None:
+    path = vector("y0_one_peer_one_channel")
+    before = path.read_bytes()
+    assert "can not carry an index" in run("index", path).output
+    assert path.read_bytes() == before
+    for order in ("--update", "--rebuild"):
+        assert "can not carry an index" in run("index", order, path, code=2).stderr
+    assert path.read_bytes() == before
+
+
+def test_index_wants_one_order(run, long_log: Path) -> None:
+    assert "exclude" in run("index", "--update", "--rebuild", long_log, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines"), [("/", 3), ("/", 2500), ("/", 6000), ("rare", 2), ("rare", 9), ("often", 1)]
+)
+def test_tail_with_an_index_finds_the_same_messages(run, long_log: Path, pattern: str, lines: int) -> None:
+    run("index", "--update", long_log)
+    rows = json.loads(run("tail", "--format", "json", "-n", str(lines), long_log, pattern).output)
+    expected = [m for m in contents(long_log) if pattern in ("/", m[2])][-lines:]
+    assert [(r["time"], r["peer"], r["channel"], r["data"].encode()) for r in rows] == expected
