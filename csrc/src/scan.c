@@ -190,7 +190,11 @@ static bool empty_range(const ytp_scan_range_t *range)
 
 static int enter_range(scan_t *s, const ytp_scan_range_t *range, ytp_error_t *err)
 {
-    YTPI_TRY(ytp_cursor_seek(s->cursor, range->start, err));
+    int rc = ytp_cursor_seek(s->cursor, range->start, err);
+    if (rc == YTP_ERR_NOTFOUND)
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, s->bus->y->path, range->start,
+                            "message %" PRIu64 " is no longer here: the file was replaced or cut", range->seqno);
+    YTPI_TRY(rc);
     s->cursor->seqno = range->seqno;
     s->cursor->seqno_known = true;
     ytp_cursor_stop_after(s->cursor, range->end);

@@ -1,0 +1,85 @@
+"""One Spark session for all tests; files of both containers; the independent reader's view of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ytp
+from tests.oracle import yamal
+
+pytest.importorskip("pyspark", reason="needs pyspark")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two local cores, no web page, little memory."""
+    import ytp.spark
+
+    # Workers find the package under test where this process found it.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    session = ytp.spark.session(
+        "ytp tests",
+        master="local[2]",
+        config={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.log.level": "ERROR",
+            "spark.sql.streaming.stopTimeout": "60s",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["ytp", "yamal8"])
+def form(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def expected(path: Path | str) -> list[tuple[object, ...]]:
+    """(seqno, time, peer, channel, payload) of every message, read by the independent reader."""
+
+    def text(name: bytes | None) -> str | None:
+        return None if name is None else name.decode("utf-8", "replace")
+
+    return [
+        (m.seqno, signed(m.time), text(m.peer), text(m.channel), m.data)
+        for m in yamal.read_file(path).messages
+    ]
+
+
+def rows(frame: Any) -> list[tuple[object, ...]]:
+    """The rows of a DataFrame, with binary values as bytes."""
+    return [tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in frame.collect()]
+
+
+def write_some(path: Path, form: Any, count: int = 1000, first: int = 0) -> Path:
+    """Messages of two peers on fifteen channels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ytp.open(path, format=form, populate=0) as bus:
+        for i in range(first, first + count):
+            channel = bus.peer(f"peer{i % 2}").channel(f"group{i % 3}/name{i % 5}")
+            channel.write(f"{i:06}".encode() * (i % 4), time=1000 + i)
+    return path
