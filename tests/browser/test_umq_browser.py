@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,8 @@ from aiohttp import web
 from ytp import umq
 from ytp.umq.codec import FrameError, parse
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+playwright = pytest.importorskip("playwright.async_api", reason="needs playwright")
 
-CHROMIUM = next(
-    (path for path in map(Path, ("/usr/bin/chromium", "/usr/bin/chromium-browser")) if path.exists()), None
-)
 VECTORS = Path(__file__).parents[1] / "data" / "umq"
 DEADLINE = 20
 FLAGS = [
@@ -30,7 +27,6 @@ FLAGS = [
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 
 
@@ -143,9 +139,9 @@ async def send_page(request: web.Request) -> web.Response:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def browser() -> AsyncIterator[Any]:
+async def browser(need: Callable[[str], str]) -> AsyncIterator[Any]:
     async with playwright.async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        browser = await driver.chromium.launch(executable_path=need("chromium"), args=FLAGS)
         yield browser
         await browser.close()
 

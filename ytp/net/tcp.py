@@ -22,7 +22,7 @@ log = logging.getLogger("ytp.net.tcp")
 
 # Received messages that the application has not taken yet; above it the socket is not read.
 _INBOX_MESSAGES = 256
-_INBOX_BYTES = 1024 * 1024
+_INBOX_BYTES = 256 * 1024
 
 
 class FramingError(ProtocolError):
