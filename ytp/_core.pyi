@@ -239,11 +239,12 @@ def stretches(
     start: int,
     seqno: int,
     *,
-    last: int = 0,
-    max_count: int = 65536,
-    max_bytes: int = ...,
-    limit_count: int = 0,
+    kinds: int = 0,
+    max_count: int = 0,
+    max_bytes: int = 0,
+    limit_rows: int = 0,
     limit_bytes: int = 0,
-) -> tuple[list[tuple[_Range, int, int, int, int, int, int]], Exception | None]: ...
+    last: int = 0,
+) -> tuple[list[tuple[_Range, int, int, int, int, int, int, int, int]], Exception | None]: ...
 def raw_names(handle: Handle) -> tuple[list[bytes], list[bytes]]: ...
 def pattern_matches(pattern: str, name: str) -> bool: ...
