@@ -124,7 +124,7 @@ def test_frame(case):
     else:
         sequence, message = codec.decode(frames)
         assert sequence == want["sequence"]
-        assert codec.body(message)[0] == want["id"]
+        assert codec.encode(message, sequence)[0][2] == want["id"]
         for field in ("endpoint", "name", "status", "group"):
             if field in want:
                 assert getattr(message, field) == want[field]

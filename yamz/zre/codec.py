@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
-from types import MappingProxyType
+from struct import error as StructError
+from typing import Any
 
 from ..errors import CodecError
 
@@ -28,19 +30,21 @@ __all__ = [
     "PingOk",
     "Shout",
     "Whisper",
-    "body",
     "decode",
     "encode",
-    "head",
+    "renumbered",
 ]
 
 SIGNATURE = b"\xaa\xa1"
 VERSION = 2
-HEAD_SIZE = 6
+PREFIX_SIZE = 4  # signature, command, version
+HEAD_SIZE = 6  # and the sequence number
 MAX_STRING = 255
 
-_HEAD = Struct(">2sBBH")
-_NUMBER4 = Struct(">I")
+_pack_head = Struct(">4sH").pack
+_pack_number4 = Struct(">I").pack
+_unpack_number4 = Struct(">I").unpack_from
+_LENGTHS = [bytes((number,)) for number in range(256)]
 
 
 class Command(IntEnum):
@@ -58,7 +62,25 @@ class Command(IntEnum):
     GOODBYE = 10
 
 
-@dataclass(frozen=True, slots=True)
+_PREFIXES = [SIGNATURE + bytes((command, VERSION)) for command in Command]
+(
+    _HELLO,
+    _WHISPER,
+    _SHOUT,
+    _JOIN,
+    _LEAVE,
+    _PING_PREFIX,
+    _PING_OK_PREFIX,
+    _ELECT,
+    _LEADER,
+    _GOODBYE_PREFIX,
+) = _PREFIXES
+
+
+# The messages are not frozen: they are made for every message on the wire, and that would double the cost.
+
+
+@dataclass(slots=True)
 class Hello:
     """The first message on a connection, and again when headers change."""
 
@@ -66,17 +88,17 @@ class Hello:
     name: str
     groups: tuple[str, ...] = ()
     status: int = 0
-    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Whisper:
     """A message for one peer."""
 
     content: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shout:
     """A message for a group."""
 
@@ -84,7 +106,7 @@ class Shout:
     content: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Join:
     """The sender joined a group; ``status`` counts its joins and leaves."""
 
@@ -92,7 +114,7 @@ class Join:
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Leave:
     """The sender left a group."""
 
@@ -100,17 +122,17 @@ class Leave:
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ping:
     """Asks for a sign of life."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PingOk:
     """The sign of life."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Elect:
     """Leader election, understood and not used."""
 
@@ -118,7 +140,7 @@ class Elect:
     challenger: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Leader:
     """Leader election, understood and not used."""
 
@@ -126,7 +148,7 @@ class Leader:
     leader: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Goodbye:
     """The sender leaves the network."""
 
@@ -142,171 +164,231 @@ def encode(message: Message, sequence: int) -> list[bytes]:
     >>> encode(Whisper((b"hi",)), 2)
     [b'\\xaa\\xa1\\x02\\x02\\x00\\x02', b'hi']
     """
-    command, fields = body(message)
-    frame = head(command, sequence) + fields
-    if isinstance(message, Whisper | Shout):
-        return [frame, *message.content]
-    return [frame]
+    return _ENCODERS[type(message)](message, sequence)
 
 
-def head(command: int, sequence: int) -> bytes:
-    """The fixed beginning of a command frame; all that differs when one message goes to many peers."""
-    return _HEAD.pack(SIGNATURE, command, VERSION, sequence)
+def renumbered(frames: list[bytes], sequence: int) -> list[bytes]:
+    """The same message with another sequence number: all that differs when it goes to many peers."""
+    first, *content = frames
+    return [_pack_head(first[:PREFIX_SIZE], sequence) + first[HEAD_SIZE:], *content]
 
 
-def body(message: Message) -> tuple[Command, bytes]:
-    """The command id and the fields that follow the sequence number."""
-    return _ENCODERS[type(message)](message)
+def decode(frames: Sequence[bytes], first: int = 0) -> tuple[int, Message]:
+    """Sequence number and message of the frames, or :class:`CodecError` with the field and offset.
 
-
-def decode(frames: Sequence[bytes]) -> tuple[int, Message]:
-    """Sequence number and message of the frames, or :class:`CodecError` with the field and offset."""
-    if not frames:
-        raise CodecError("message", 0, "no frame")
-    frame = frames[0]
-    if len(frame) < HEAD_SIZE:
-        raise CodecError("head", len(frame), f"{HEAD_SIZE} bytes needed, {len(frame)} there")
-    signature, command, version, sequence = _HEAD.unpack_from(frame)
-    if signature != SIGNATURE:
-        raise CodecError("signature", 0, f"{signature.hex()} instead of {SIGNATURE.hex()}")
-    if version != VERSION:
-        raise CodecError("version", 3, f"{version} instead of {VERSION}")
-    decoder = _DECODERS.get(command)
+    ``first`` is the place of the command frame; a routing id may come before it.
+    """
+    try:
+        frame = frames[first]
+        sequence = frame[4] << 8 | frame[5]
+    except IndexError:
+        raise _wrong_head(frames[first] if len(frames) > first else b"") from None
+    decoder = _decoder_of(frame[:PREFIX_SIZE])
     if decoder is None:
-        raise CodecError("command", 2, f"unknown command {command}")
-    return sequence, decoder(frame, frames)
+        raise _wrong_head(frame)
+    return sequence, decoder(frame, frames, first + 1)
 
 
+def _wrong_head(frame: bytes) -> CodecError:
+    if len(frame) < HEAD_SIZE:
+        return CodecError("head", len(frame), f"{HEAD_SIZE} bytes needed, {len(frame)} there")
+    if frame[:2] != SIGNATURE:
+        return CodecError("signature", 0, f"{frame[:2].hex()} instead of {SIGNATURE.hex()}")
+    if frame[3] != VERSION:
+        return CodecError("version", 3, f"{frame[3]} instead of {VERSION}")
+    return CodecError("command", 2, f"unknown command {frame[2]}")
+
+
+# Encoders. One for each message, because the calls are what costs.
+
+
+@lru_cache(maxsize=1024)  # groups, names of headers, the own name: always the same few
 def _string(text: str, name: str) -> bytes:
-    raw = text.encode(errors="replace")
+    raw = _utf8(text)
     if len(raw) > MAX_STRING:
         raise CodecError(name, 0, f"{len(raw)} bytes, at most {MAX_STRING} fit")
-    return bytes((len(raw),)) + raw
+    return _LENGTHS[len(raw)] + raw
 
 
 def _long_string(text: str) -> bytes:
-    raw = text.encode(errors="replace")
-    return _NUMBER4.pack(len(raw)) + raw
+    raw = _utf8(text)
+    return _pack_number4(len(raw)) + raw
 
 
-def _encode_hello(message: Hello) -> tuple[Command, bytes]:
-    parts = [_string(message.endpoint, "endpoint"), _NUMBER4.pack(len(message.groups))]
-    parts += map(_long_string, message.groups)
-    parts += (bytes((message.status,)), _string(message.name, "name"), _NUMBER4.pack(len(message.headers)))
-    for key, value in message.headers.items():
-        parts += (_string(key, "header name"), _long_string(value))
-    return Command.HELLO, b"".join(parts)
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half characters
+        return text.encode(errors="replace")
 
 
-_ENCODERS: dict[type, Callable[..., tuple[Command, bytes]]] = {
+def _encode_hello(message: Hello, sequence: int) -> list[bytes]:
+    groups, headers = message.groups, message.headers
+    parts = [
+        _pack_head(_HELLO, sequence),
+        _string(message.endpoint, "endpoint"),
+        _pack_number4(len(groups)),
+        *map(_long_string, groups),
+        _LENGTHS[message.status],
+        _string(message.name, "name"),
+        _pack_number4(len(headers)),
+    ]
+    for key, value in headers.items():
+        parts.append(_string(key, "header name"))
+        parts.append(_long_string(value))
+    return [b"".join(parts)]
+
+
+def _encode_whisper(message: Whisper, sequence: int) -> list[bytes]:
+    return [_pack_head(_WHISPER, sequence), *message.content]
+
+
+def _encode_shout(message: Shout, sequence: int) -> list[bytes]:
+    return [_pack_head(_SHOUT, sequence) + _string(message.group, "group"), *message.content]
+
+
+def _encode_group(prefix: bytes) -> Callable[[Join | Leave, int], list[bytes]]:
+    def encode_group(message: Join | Leave, sequence: int) -> list[bytes]:
+        return [_pack_head(prefix, sequence) + _string(message.group, "group") + _LENGTHS[message.status]]
+
+    return encode_group
+
+
+def _encode_bare(prefix: bytes) -> Callable[[Message, int], list[bytes]]:
+    def encode_bare(message: Message, sequence: int) -> list[bytes]:
+        return [_pack_head(prefix, sequence)]
+
+    return encode_bare
+
+
+def _encode_elect(message: Elect, sequence: int) -> list[bytes]:
+    fields = _string(message.group, "group") + _string(message.challenger, "challenger")
+    return [_pack_head(_ELECT, sequence) + fields]
+
+
+def _encode_leader(message: Leader, sequence: int) -> list[bytes]:
+    fields = _string(message.group, "group") + _string(message.leader, "leader")
+    return [_pack_head(_LEADER, sequence) + fields]
+
+
+_ENCODERS: dict[type, Callable[[Any, int], list[bytes]]] = {
     Hello: _encode_hello,
-    Whisper: lambda _: (Command.WHISPER, b""),
-    Shout: lambda message: (Command.SHOUT, _string(message.group, "group")),
-    Join: lambda message: (Command.JOIN, _string(message.group, "group") + bytes((message.status,))),
-    Leave: lambda message: (Command.LEAVE, _string(message.group, "group") + bytes((message.status,))),
-    Ping: lambda _: (Command.PING, b""),
-    PingOk: lambda _: (Command.PING_OK, b""),
-    Elect: lambda message: (
-        Command.ELECT,
-        _string(message.group, "group") + _string(message.challenger, "challenger"),
-    ),
-    Leader: lambda message: (
-        Command.LEADER,
-        _string(message.group, "group") + _string(message.leader, "leader"),
-    ),
-    Goodbye: lambda _: (Command.GOODBYE, b""),
+    Whisper: _encode_whisper,
+    Shout: _encode_shout,
+    Join: _encode_group(_JOIN),
+    Leave: _encode_group(_LEAVE),
+    Ping: _encode_bare(_PING_PREFIX),
+    PingOk: _encode_bare(_PING_OK_PREFIX),
+    Elect: _encode_elect,
+    Leader: _encode_leader,
+    Goodbye: _encode_bare(_GOODBYE_PREFIX),
 }
 
 
-# The readers take (frame, offset, field name) and return the value with the offset behind it. What
+# Decoders. They get the command frame and all frames with the place of the first content frame. What
 # is not UTF-8 is replaced, not refused: one implementation in the field cuts text in mid-character,
 # and its peers must still see its other headers.
 
 
-def _read_string(frame: bytes, at: int, name: str) -> tuple[str, int]:
-    if at >= len(frame):
-        raise CodecError(name, at, "the frame ends before the length")
-    end = at + 1 + frame[at]
-    if end > len(frame):
-        raise CodecError(name, at, f"{frame[at]} bytes announced, {len(frame) - at - 1} there")
-    return frame[at + 1 : end].decode(errors="replace"), end
-
-
-def _read_long_string(frame: bytes, at: int, name: str) -> tuple[str, int]:
-    size, start = _read_number4(frame, at, name)
-    end = start + size
-    if end > len(frame):
-        raise CodecError(name, at, f"{size} bytes announced, {len(frame) - start} there")
-    return frame[start:end].decode(errors="replace"), end
-
-
-def _read_number1(frame: bytes, at: int, name: str) -> tuple[int, int]:
-    if at >= len(frame):
-        raise CodecError(name, at, "the frame ends here")
-    return frame[at], at + 1
-
-
-def _read_number4(frame: bytes, at: int, name: str) -> tuple[int, int]:
-    if at + 4 > len(frame):
-        raise CodecError(name, at, "the frame ends within a number")
-    return _NUMBER4.unpack_from(frame, at)[0], at + 4
-
-
-def _decode_hello(frame: bytes, frames: Sequence[bytes]) -> Message:
-    endpoint, at = _read_string(frame, HEAD_SIZE, "endpoint")
-    count, at = _read_number4(frame, at, "groups")
+def _decode_hello(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    # Slices never fail, so a length that lies shows when the next field lies behind the end.
+    end = len(frame)
     groups = []
-    for _ in range(count):  # a count that lies ends with the frame, at the latest
-        group, at = _read_long_string(frame, at, "group")
-        groups.append(group)
-    status, at = _read_number1(frame, at, "status")
-    name, at = _read_string(frame, at, "name")
-    count, at = _read_number4(frame, at, "headers")
     headers = {}
-    for _ in range(count):
-        key, at = _read_string(frame, at, "header name")
-        headers[key], at = _read_long_string(frame, at, f"header {key!r}")
+    field, at = "endpoint", HEAD_SIZE
+    try:
+        start = at + 1
+        at = start + frame[at]
+        endpoint = frame[start:at].decode("utf-8", "replace")
+        if at <= end:
+            field = "groups"
+        count = _unpack_number4(frame, at)[0]
+        at += 4
+        for _ in range(count):  # a count that lies ends with the frame, at the latest
+            start = at + 4
+            at = start + _unpack_number4(frame, at)[0]
+            groups.append(frame[start:at].decode("utf-8", "replace"))
+        if at <= end:
+            field = "status"
+        status = frame[at]
+        field = "name"
+        start = at + 2
+        at = start + frame[at + 1]
+        name = frame[start:at].decode("utf-8", "replace")
+        if at <= end:
+            field = "headers"
+        count = _unpack_number4(frame, at)[0]
+        at += 4
+        for _ in range(count):
+            start = at + 1
+            at = start + frame[at]
+            key = frame[start:at].decode("utf-8", "replace")
+            start = at + 4
+            at = start + _unpack_number4(frame, at)[0]
+            headers[key] = frame[start:at].decode("utf-8", "replace")
+    except (IndexError, StructError):
+        raise CodecError(field, at, f"the frame ends at byte {end}") from None
+    if at > end:
+        raise CodecError(field, at, f"the frame ends at byte {end}")
     return Hello(endpoint, name, tuple(groups), status, headers)
 
 
-def _decode_whisper(frame: bytes, frames: Sequence[bytes]) -> Message:
-    return Whisper(tuple(frames[1:]))
+def _decode_whisper(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    return Whisper(tuple(frames[content:]))
 
 
-def _decode_shout(frame: bytes, frames: Sequence[bytes]) -> Message:
-    group, _ = _read_string(frame, HEAD_SIZE, "group")
-    return Shout(group, tuple(frames[1:]))
+def _decode_shout(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    return Shout(_read_string(frame, HEAD_SIZE, "group"), tuple(frames[content:]))
 
 
-def _decode_join(frame: bytes, frames: Sequence[bytes]) -> Message:
-    group, at = _read_string(frame, HEAD_SIZE, "group")
-    return Join(group, _read_number1(frame, at, "status")[0])
+def _decode_join(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    group = _read_string(frame, HEAD_SIZE, "group")
+    return Join(group, _read_status(frame))
 
 
-def _decode_leave(frame: bytes, frames: Sequence[bytes]) -> Message:
-    group, at = _read_string(frame, HEAD_SIZE, "group")
-    return Leave(group, _read_number1(frame, at, "status")[0])
+def _decode_leave(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    group = _read_string(frame, HEAD_SIZE, "group")
+    return Leave(group, _read_status(frame))
 
 
-def _decode_elect(frame: bytes, frames: Sequence[bytes]) -> Message:
-    group, at = _read_string(frame, HEAD_SIZE, "group")
-    return Elect(group, _read_string(frame, at, "challenger")[0])
+def _decode_elect(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    group = _read_string(frame, HEAD_SIZE, "group")
+    return Elect(group, _read_string(frame, HEAD_SIZE + 1 + frame[HEAD_SIZE], "challenger"))
 
 
-def _decode_leader(frame: bytes, frames: Sequence[bytes]) -> Message:
-    group, at = _read_string(frame, HEAD_SIZE, "group")
-    return Leader(group, _read_string(frame, at, "leader")[0])
+def _decode_leader(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+    group = _read_string(frame, HEAD_SIZE, "group")
+    return Leader(group, _read_string(frame, HEAD_SIZE + 1 + frame[HEAD_SIZE], "leader"))
 
 
-_DECODERS: dict[int, Callable[[bytes, Sequence[bytes]], Message]] = {
-    Command.HELLO: _decode_hello,
-    Command.WHISPER: _decode_whisper,
-    Command.SHOUT: _decode_shout,
-    Command.JOIN: _decode_join,
-    Command.LEAVE: _decode_leave,
-    Command.PING: lambda frame, frames: _PING,
-    Command.PING_OK: lambda frame, frames: _PING_OK,
-    Command.ELECT: _decode_elect,
-    Command.LEADER: _decode_leader,
-    Command.GOODBYE: lambda frame, frames: _GOODBYE,
+def _read_string(frame: bytes, at: int, name: str) -> str:
+    try:
+        end = at + 1 + frame[at]
+    except IndexError:
+        raise CodecError(name, at, "the frame ends before the length") from None
+    if end > len(frame):
+        raise CodecError(name, at, f"{frame[at]} bytes announced, {len(frame) - at - 1} there")
+    return frame[at + 1 : end].decode("utf-8", "replace")
+
+
+def _read_status(frame: bytes) -> int:
+    """The byte behind the group."""
+    at = HEAD_SIZE + 1 + frame[HEAD_SIZE]
+    if at >= len(frame):
+        raise CodecError("status", at, "the frame ends here")
+    return frame[at]
+
+
+_DECODERS: dict[bytes, Callable[[bytes, Sequence[bytes], int], Message]] = {
+    _HELLO: _decode_hello,
+    _WHISPER: _decode_whisper,
+    _SHOUT: _decode_shout,
+    _JOIN: _decode_join,
+    _LEAVE: _decode_leave,
+    _PING_PREFIX: lambda frame, frames, content: _PING,
+    _PING_OK_PREFIX: lambda frame, frames, content: _PING_OK,
+    _ELECT: _decode_elect,
+    _LEADER: _decode_leader,
+    _GOODBYE_PREFIX: lambda frame, frames, content: _GOODBYE,
 }
+_decoder_of = _DECODERS.get

@@ -40,6 +40,7 @@ IDENTITY_MARK = b"\x01"
 UUID_SIZE = 16
 IDENTITY_SIZE = len(IDENTITY_MARK) + UUID_SIZE
 SEQUENCE_MASK = 0xFFFF
+FIRST = 1  # the number of a HELLO
 STATUS_MASK = 0xFF
 
 
@@ -154,6 +155,7 @@ class Protocol:
         self._by_endpoint: dict[str, _Peer] = {}
         self._unanswered: dict[bytes, None] = {}  # in order of age
         self._effects: list[Effect] = []
+        self._hello: list[bytes] | None = None  # the same for all peers, until something changes
         self._full = False
 
     # What happens to the node
@@ -192,7 +194,7 @@ class Protocol:
         uuid = identity[1:]
         peer = self._peers.get(uuid)
         try:
-            sequence, message = codec.decode(frames[1:])
+            sequence, message = codec.decode(frames, 1)
         except CodecError as error:
             log.debug("message of %s discarded: %s", uuid.hex(), error)
             return
@@ -232,6 +234,7 @@ class Protocol:
     def set_headers(self, headers: Mapping[str, str], now: float) -> None:
         """Publish other headers: every peer is greeted anew."""
         self.headers = dict(headers)
+        self._hello = None
         for peer in self._peers.values():
             if peer.awaiting:
                 peer.stale = True
@@ -242,8 +245,9 @@ class Protocol:
         """Join a group; messages shouted to it will arrive."""
         if group not in self.groups:
             message = codec.Join(group, (self._status + 1) & STATUS_MASK)
-            codec.body(message)  # a name that does not fit must not change the state
+            codec.encode(message, 0)  # a name that does not fit must not change the state
             self.groups.add(group)
+            self._hello = None
             self._status = message.status
             self._send_all(self._ready(), message)
 
@@ -251,6 +255,7 @@ class Protocol:
         """Leave a group."""
         if group in self.groups:
             self.groups.remove(group)
+            self._hello = None
             self._status = (self._status + 1) & STATUS_MASK
             self._send_all(self._ready(), codec.Leave(group, self._status))
 
@@ -316,17 +321,20 @@ class Protocol:
             self._effects.append(events.Exit(peer.text, peer.name, reason))
 
     def _greet(self, peer: _Peer, now: float, *, answer: bool = False) -> None:
-        hello = codec.Hello(self.endpoint, self.name, tuple(sorted(self.groups)), self._status, self.headers)
-        peer.sent = 0
+        if self._hello is None:
+            groups = tuple(sorted(self.groups))
+            hello = codec.Hello(self.endpoint, self.name, groups, self._status, self.headers)
+            self._hello = codec.encode(hello, FIRST)
+        peer.sent = FIRST
         peer.awaiting = not answer
         peer.stale = False
         peer.greeted = now
-        self._send(peer, hello)
+        self._effects.append(Send(peer.uuid, self._hello))
 
     def _on_hello(
         self, uuid: bytes, peer: _Peer | None, sequence: int, hello: codec.Hello, now: float
     ) -> None:
-        if sequence != 1:
+        if sequence != FIRST:
             log.info("HELLO of %s with number %d, ignored", uuid.hex(), sequence)
             return
         if peer is None:
@@ -408,8 +416,8 @@ class Protocol:
         self._send_all((peer,), message)
 
     def _send_all(self, peers: Iterable[_Peer], message: codec.Message) -> None:
-        command, fields = codec.body(message)
-        content = message.content if isinstance(message, codec.Whisper | codec.Shout) else ()
+        frames: list[bytes] | None = None
         for peer in peers:
             peer.sent = (peer.sent + 1) & SEQUENCE_MASK
-            self._effects.append(Send(peer.uuid, [codec.head(command, peer.sent) + fields, *content]))
+            frames = codec.renumbered(frames, peer.sent) if frames else codec.encode(message, peer.sent)
+            self._effects.append(Send(peer.uuid, frames))

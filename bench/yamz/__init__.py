@@ -1,0 +1,1 @@
+"""Benchmarks of yamz: ``python -m bench.yamz``."""
