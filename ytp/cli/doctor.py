@@ -20,6 +20,7 @@ from ytp.cli.latency import spoken
 from ytp.cli.output import Row, emit, format_option, readable
 
 FAILED = 1
+PATIENCE = 20.0  # seconds for another process to answer
 ROOM = 1 << 30  # bytes of free space below which the doctor frowns
 
 EXTRAS = {
@@ -183,9 +184,9 @@ def two_processes(folder: str, questions: int = 50) -> tuple[str, str]:
                 for number in range(questions):
                     sent = time.perf_counter_ns()
                     ask.write(b"%d" % number)
-                    answer: Any = answers.poll(20)
+                    answer: Any = answers.poll(PATIENCE)
                     if answer is None:
-                        return "fail", "no answer of another process within 20 s"
+                        return "fail", f"no answer of another process within {PATIENCE:.0f} s"
                     if answer.data != b"%d" % number:
                         return "fail", f"{answer.data!r} came back instead of {number}"
                     times.append(time.perf_counter_ns() - sent)

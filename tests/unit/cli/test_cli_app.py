@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +16,9 @@ import click
 import pytest
 
 import ytp
+from ytp.cli import doctor
 from ytp.cli.app import DOORS, VERBS, cli, exists
+from ytp.cli.arguments import complete_channels
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -178,3 +182,53 @@ def test_completion_of_verbs_options_and_channels(market: Path, monkeypatch: pyt
     assert "--follow" in completions("ytp tail --f", 2, market.parent)
     assert completions(f"ytp tail {market} md/", 3, market.parent) == ["md/IBM", "md/raw"]
     assert completions("ytp tail absent.ytp md/", 3, market.parent) == []
+
+
+def test_doctor_names_missing_extras_and_a_missing_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert doctor.second_binding()[0] == "note"
+    assert doctor.extra(("click", "no-such-package")) == ("note", "not installed: no-such-package")
+
+
+def test_doctor_warns_of_network_file_systems_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "mounted", lambda path: "nfs4")
+    verdict, detail = doctor.file_system("/srv")
+    assert verdict == "note"
+    assert "nfs4 is a network file system" in detail
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 30, 1 << 30))
+    assert doctor.limits() == ("note", "limited: address space 1.0 GiB, file size 1.0 GiB")
+
+
+def test_doctor_finds_the_innermost_mount(tmp_path: Path) -> None:
+    assert doctor.mounted("/proc/self") == "proc"
+    assert doctor.mounted(str(tmp_path)) is not None
+
+
+@pytest.mark.parametrize(
+    ("program", "complaint"),
+    [
+        ("pass", "no answer"),
+        ("import sys, ytp; ytp.open(sys.argv[1]).peer('x').channel('echo').write(b'?')", "came back"),
+    ],
+)
+def test_doctor_notices_a_machine_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, complaint: str
+) -> None:
+    monkeypatch.setattr(doctor, "ECHO", program)
+    monkeypatch.setattr(doctor, "PATIENCE", 2.0)
+    verdict, detail = doctor.two_processes(str(tmp_path))
+    assert verdict == "fail"
+    assert complaint in detail
+
+
+def test_channels_are_completed_in_process(market: Path) -> None:
+    context = click.Context(cli.get_command(click.Context(cli), "tail"))  # type: ignore[arg-type]
+    context.params["file"] = str(market)
+    assert [item.value for item in complete_channels(context, click.Argument(["x"]), "n")] == ["news"]
+    context.params["file"] = "absent"
+    assert complete_channels(context, click.Argument(["x"]), "") == []
+
+
+def test_verbs_are_completed_in_process() -> None:
+    found = {item.value: item.help for item in cli.shell_complete(click.Context(cli), "s")}
+    assert found == {"stat": VERBS["stat"].summary, "salvage": VERBS["salvage"].summary}

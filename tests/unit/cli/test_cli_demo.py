@@ -6,16 +6,19 @@ import io
 import json
 import os
 import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ytp
+from ytp.cli.demo import play, roles
 from ytp.cli.demo.doors import stderr_unless_failed
 from ytp.cli.demo.ledger import Entry, balanced, compare, compare_sums, show
-from ytp.cli.demo.roles import PUBLISHERS, REPORTS
-from ytp.cli.demo.view import State, draw
+from ytp.cli.demo.roles import PUBLISHERS, REPORTS, publish, subscribe
+from ytp.cli.demo.view import State, draw, show_live
 
 
 def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Path) -> None:
@@ -146,3 +149,57 @@ def test_chatter_is_shown_only_after_a_failure(capfd: pytest.CaptureFixture[str]
     with pytest.raises(ZeroDivisionError), stderr_unless_failed():
         print(os.write(2, b"chatter") // 0)
     assert capfd.readouterr().err == "chatter"
+
+
+def test_the_roles_side_by_side(tmp_path: Path) -> None:
+    path = str(tmp_path / "roles.ytp")
+    ytp.open(path).close()
+    with ThreadPoolExecutor(4) as pool:
+        work = [pool.submit(subscribe, path, "reader-1")]
+        work += [pool.submit(publish, path, name, "0.3", "reader-1") for name in PUBLISHERS]
+        for one in work:
+            one.result(timeout=60)
+    with ytp.open(path, "r") as bus:
+        last = {m.peer: json.loads(m.data) for m in bus.subscribe(REPORTS, follow=False)}
+    assert all(report["last"] for report in last.values())
+    for name in PUBLISHERS:
+        sent = {key: last[name][key] for key in ("messages", "bytes", "checksum", "checksums")}
+        assert last["reader-1"]["seen"][name] == sent
+        assert sent["messages"] > 0
+
+
+def test_roles_give_up_when_the_others_do_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "PATIENCE", 0.05)
+    path = str(tmp_path / "alone.ytp")
+    with pytest.raises(ytp.WaitTimeout, match="nothing was published"):
+        subscribe(path, "reader-1")
+    with pytest.raises(ytp.WaitTimeout, match="reader-2 did not start"):
+        publish(path, "ticks", "1", "reader-2")
+
+
+def test_a_process_that_fails_ends_the_play(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert "a process of the demo failed" in run("demo", "--no-spark", code=2).stderr
+
+
+def test_a_play_without_reports_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "PATIENCE", 0.05)
+    with (
+        ytp.open(tmp_path / "silent.ytp") as bus,
+        pytest.raises(ytp.WaitTimeout, match="no process of the demo"),
+    ):
+        play.follow_reports(bus, State(publishers=["ticks"], readers=[]), [], lambda state: None)
+
+
+def test_a_mismatch_is_exit_code_1(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "play", lambda *args, **options: [Entry("door", "ticks", 5, 4, True)])
+    assert json.loads(run("demo", "--format", "json", code=1).output)[0]["equal"] is False
+
+
+def test_the_live_picture_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with show_live(True) as update:
+        update(State(publishers=["ticks"], readers=["r"]))
+    assert "-> ticks" in capsys.readouterr().out

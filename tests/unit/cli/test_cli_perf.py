@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 import ytp
 from ytp.cli.latency import Latencies, spoken
+from ytp.cli.perf import HEADER, read
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -123,3 +126,34 @@ def test_nothing_counted_has_no_percentile() -> None:
 )
 def test_durations(ns: float, text: str) -> None:
     assert spoken(ns) == text
+
+
+def test_reports_come_at_intervals(run, tmp_path: Path) -> None:
+    path = tmp_path / "slow.ytp"
+    sent = run(
+        "perf", "source", "-m", "40", "-r", "400", "-i", "10", "--format", "ndjson", path
+    ).output.splitlines()
+    assert len(sent) > 2
+    assert json.loads(sent[-1])["messages"] == 40
+
+
+def test_a_sink_reports_while_it_waits(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "live.ytp") as bus:
+        rows = read(bus, "c", 10_000_000, 2, begin=True)
+        channel = bus.peer("p").channel("c")
+        channel.write(HEADER.pack(1, time.time_ns()))
+        first = next(rows)
+        assert (first["messages"], first.get("total")) == (1, None)
+        channel.write(HEADER.pack(2, time.time_ns()))
+        assert [row["messages"] for row in rows][-1] == 2
+
+
+def test_pingpong_says_when_the_other_process_fails(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert "the answering process ended with code 1" in run("perf", "pingpong", code=2).stderr
+
+
+def test_pingpong_notices_a_wrong_answer(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrong = "import sys, ytp\nytp.open(sys.argv[1]).peer('x').channel('perf/pong').write(bytes(8) + b'12345678')\n"
+    monkeypatch.setattr("ytp.cli.perf.PONG", wrong.replace("bytes(8)", "b'\\xff' * 8"))
+    assert "came back instead of 0" in run("perf", "pingpong", tmp_path / "liar.ytp", code=2).stderr
