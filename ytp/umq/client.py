@@ -83,7 +83,7 @@ class connect:
                 peer = await self._connect()
             except GlobalError:
                 raise
-            except (OSError, ClientError) as error:
+            except OSError as error:
                 delay = next(self._backoff)
                 log.info("cannot connect to %s (%s), next try in %.1f s", redact(self._url), error, delay)
                 await asyncio.sleep(delay)
@@ -109,7 +109,12 @@ class connect:
     async def _open_carrier(self) -> Carrier:
         parts = urlsplit(self._url)
         if parts.scheme in ("ws", "wss"):
-            return await open_ws(self._url, ssl=self._ssl, headers=self._headers, limits=self._limits)
+            try:
+                return await open_ws(self._url, ssl=self._ssl, headers=self._headers, limits=self._limits)
+            except (ClientError, TimeoutError) as error:
+                if isinstance(error, ValueError):
+                    raise  # not an address at all
+                raise _no_connection(error) from error
         if parts.scheme not in ("tcp", "tcps"):
             raise ValueError(f"unknown scheme in {redact(self._url)!r}: use ws, wss, tcp or tcps")
         if parts.hostname is None or parts.port is None:
@@ -121,4 +126,8 @@ class connect:
         try:
             return await open_tcp(parts.hostname, parts.port, framing, ssl=context, limits=self._limits)
         except TimeoutError as error:
-            raise PeerDisconnected() from error
+            raise _no_connection(error) from error
+
+
+def _no_connection(error: Exception) -> PeerDisconnected:
+    return PeerDisconnected(message=f"No connection: {redact(str(error) or type(error).__name__)}")
