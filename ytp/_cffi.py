@@ -218,6 +218,7 @@ class Handle:
             "durable": known(info.durable),
             "has_aux": bool(info.has_aux),
             "unlinked": bool(info.unlinked),
+            "created": info.created or None,
         }
 
     def peer(self, name: str) -> int:
@@ -312,6 +313,14 @@ class Handle:
             self.fail(code, err)
         return bool(added[0])
 
+    def carry_over(self, target: Handle, time: int | None = None) -> None:
+        """Announces in a new file what this one has announced; ids stay what they are."""
+        expect(target, Handle)
+        err = new(ERROR)
+        code = lib.ytp_bus_carry_over(self._bus, target._bus, stamp_of(time), err)
+        if code != OK:
+            self.fail(code, err)
+
     def sync(self) -> None:
         err = new(ERROR)
         code = lib.ytp_yamal_sync(self._yamal, err)
@@ -360,7 +369,8 @@ class Handle:
         """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
         each usable checkpoint from number ``start`` on."""
         self.check()
-        c, err, found = new("ytp_checkpoint_t *"), new(ERROR), []
+        c, err = new("ytp_checkpoint_t *"), new(ERROR)
+        found: list[tuple[int, ...]] = []
         for number in range(start, lib.ytp_bus_index_count(self._bus) + 1):
             if lib.ytp_bus_checkpoint(self._bus, number, c, err) == OK:
                 found.append(
@@ -609,6 +619,12 @@ class Writer:
         """Space for a message of ``size`` bytes, to be filled in place; a context manager that commits."""
         return Reservation(self, size, time)
 
+    def _fail_after(self, written: int, code: int, err: Any) -> NoReturn:
+        error = failure(code, err, self._handle.path)
+        if isinstance(error, errors.YtpError):
+            error.written = written  # type: ignore[attr-defined]
+        raise error
+
     def write_rows(self, rows: list[Buffer], times: Buffer | None = None, time: int | None = None) -> int:
         """Appends buffers; ``times`` is a contiguous uint64 array or None. Returns how many are in."""
         expect(rows, list)
@@ -630,7 +646,7 @@ class Writer:
             for source in sources:
                 ffi.release(source)
         if code != OK:
-            self._handle.fail(code, err)
+            self._fail_after(written[0], code, err)
         return int(written[0])
 
     def write_strided(
@@ -654,7 +670,7 @@ class Writer:
             self._handle._bus, self._w, stamps, stamp, start, row_len, stride, count, written, err
         )
         if code != OK:
-            self._handle.fail(code, err)
+            self._fail_after(written[0], code, err)
         return int(written[0])
 
 

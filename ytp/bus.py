@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,14 +36,18 @@ def open(
     closable: bool = False,
     durability: Literal["process", "interval", "commit"] = "process",
     populate: int = POPULATE,
+    roll: int | str | timedelta | None = None,
+    keep: int | str | timedelta | None = None,
 ) -> Bus:
-    """Opens a yamal file.
+    """Opens a yamal file, or a directory of rolling ones.
 
     ``mode``: "a" creates or opens for reading and appending, "r" is read-only, "r+" must exist, "x" must not.
     ``format``: "ytp" (YAMAL000, the default for new files) or "yamal8" (YAMAL001); existing files tell by themselves.
     ``durability``: "process" survives the crash of any process; "interval" is also on the disk after a second or so;
     "commit" returns after the data is on the disk.
     ``populate``: bytes kept allocated ahead of the tail by a helper thread; 0 for none.
+    ``roll``: begin a new file in the directory ``path`` at this size ("1GiB", bytes) or age ("1h", timedelta).
+    ``keep``: how many files (a number), which size in total ("100GiB") or which age ("7d") to keep of a rolling log.
 
     >>> with ytp.open(tmp / "a.ytp") as bus:
     ...     offset = bus.peer("feed").channel("md/IBM").write(b"101.25", time=1)
@@ -58,8 +63,18 @@ def open(
         raise ValueError(f"durability {durability!r} is not one of {', '.join(DURABILITIES)}")
     if populate < 0:
         raise ValueError("populate can not be negative")
-    if os.path.isdir(path):
-        raise IsADirectoryError(21, os.strerror(21), os.fspath(path))
+    if roll is not None or os.path.isdir(path):
+        if roll is None and not is_rolling(path):
+            raise IsADirectoryError(21, os.strerror(21), os.fspath(path))
+        from ytp.roll import open_rolling
+
+        options = {"durability": durability, "populate": populate}
+        # A RollingBus is used like a Bus, without being one: nothing of a single file applies to it.
+        return open_rolling(  # type: ignore[return-value]
+            path, mode, roll=roll, keep=keep, permissions=permissions, format=format, options=options
+        )
+    if keep is not None:
+        raise ValueError("keep is for rolling logs: say roll, too")
     handle = core.Handle(
         path,
         mode=MODES[mode],
@@ -72,6 +87,11 @@ def open(
     if durability == "interval" and mode != "r":
         syncer.add(handle)
     return Bus(handle)
+
+
+def is_rolling(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory holds a rolling log."""
+    return any(name.endswith(".ytp") or name == "roll.json" for name in os.listdir(path))
 
 
 class Bus:

@@ -54,7 +54,7 @@ class Peer:
         return self.bus.subscribe(*patterns, start=start, follow=follow, announce=self)
 
 
-class Channel(core.Writer):  # type: ignore[misc,name-defined]
+class Channel(core.Writer):
     """One peer writing on one channel: ``write``, ``reserve``, ``write_many``."""
 
     peer: Peer
@@ -110,7 +110,7 @@ def stamps_of(times: Any) -> tuple[int | None, np.ndarray[Any, np.dtype[np.uint6
 class ReplayedChannel(Channel):
     """Skips what its peer wrote before; see :meth:`Bus.peer`."""
 
-    def write(self, data: Buffer, time: int | None = None) -> int:
+    def write(self, data: Buffer | np.ndarray[Any, Any], time: int | None = None) -> int:
         replay = self.peer._replay
         assert replay is not None
         offset = replay.find(self.name, bytes(data), time)

@@ -72,7 +72,9 @@ class ClosedError(YtpError, ValueError):
 
 
 class ListClosedError(YtpError):
-    """The log was closed or sealed for good; nothing can be appended any more."""
+    """The log was closed or sealed for good; nothing can be appended any more. ``written`` rows were still taken."""
+
+    written = 0
 
 
 class ReadOnlyError(YtpError, PermissionError):

@@ -63,7 +63,7 @@ class Columns:
         return np.lib.stride_tricks.as_strided(flat, (len(self), width), (step, 1), writeable=False)
 
 
-class Subscription(core.Cursor):  # type: ignore[misc,name-defined]
+class Subscription(core.Cursor):
     """A reader of the log: an iterator, and an async iterator, of messages. Single owner."""
 
     def __init__(
@@ -135,6 +135,11 @@ class Subscription(core.Cursor):  # type: ignore[misc,name-defined]
             return 0
         return int(self.handle.seqno(end)) - int(self.handle.seqno(here))
 
+    @property
+    def ended(self) -> bool:
+        """Whether the log was closed for good and everything in it was passed."""
+        return self.handle.list_closed(0) and self.position == self.handle.end()
+
     def skip_to_end(self) -> None:
         """Leaves everything out that is in the log by now."""
         self.seek_end()
@@ -167,8 +172,8 @@ class Subscription(core.Cursor):  # type: ignore[misc,name-defined]
         while True:
             message = self.poll()
             if message is not None:
-                return message  # type: ignore[no-any-return]
-            if not self.follow:
+                return message
+            if not self.follow or self.ended:
                 raise StopAsyncIteration
             await self._ready()
 

@@ -183,6 +183,7 @@ cdef class Handle:
             "durable": None if info.durable == YTP_NO_OFFSET else info.durable,
             "has_aux": bool(info.has_aux),
             "unlinked": bool(info.unlinked),
+            "created": info.created or None,
         }
 
     def peer(self, name):
@@ -301,6 +302,16 @@ cdef class Handle:
         if rc != YTP_OK:
             self.fail(rc, &err)
         return bool(added)
+
+    def carry_over(self, Handle target, time=None):
+        """Announces in a new file what this one has announced; ids stay what they are."""
+        cdef uint64_t stamp = stamp_of(time)
+        cdef ytp_error_t err
+        cdef int rc
+        with nogil:
+            rc = ytp_bus_carry_over(self.bus, target.bus, stamp, &err)
+        if rc != YTP_OK:
+            self.fail(rc, &err)
 
     def sync(self):
         cdef ytp_error_t err
@@ -568,6 +579,12 @@ cdef class Writer:
         r.open = True
         return r
 
+    cdef int fail_after(self, size_t written, int rc, ytp_error_t *err) except -1:
+        error = failure(rc, err, self.handle.path)
+        if isinstance(error, _errors.YtpError):
+            error.written = written
+        raise error
+
     def write_rows(self, list rows, times=None, time=None):
         """Appends buffers; ``times`` is a contiguous uint64 array or None. Returns how many are in."""
         cdef size_t count = len(rows), i, taken = 0, written = 0
@@ -602,7 +619,7 @@ cdef class Writer:
             PyMem_Free(spans)
             PyMem_Free(views)
         if rc != YTP_OK:
-            self.handle.fail(rc, &err)
+            self.fail_after(written, rc, &err)
         return written
 
     def write_strided(self, rows, size_t row_len, size_t count, Py_ssize_t stride, times=None, time=None):
@@ -628,7 +645,7 @@ cdef class Writer:
                                        &written, &err)
         PyBuffer_Release(&view)
         if rc != YTP_OK:
-            self.handle.fail(rc, &err)
+            self.fail_after(written, rc, &err)
         return written
 
 

@@ -50,6 +50,7 @@ cdef extern from "ytp/ytp.h" nogil:
         uint64_t durable
         cbool has_aux
         cbool unlinked
+        uint64_t created
 
     ctypedef struct ytp_batch_t:
         uint64_t first
@@ -193,6 +194,7 @@ cdef extern from "ytp/ytp.h" nogil:
     void ytp_wait_ring(uint32_t *word)
     int ytp_cursor_wait(ytp_cursor_t *cursor, uint32_t spins, uint64_t park_ns, uint64_t timeout_ns, ytp_error_t *err)
     int ytp_bus_verify(ytp_bus_t *bus, void *progress, void *closure, ytp_verify_report_t *report, ytp_error_t *err)
+    int ytp_bus_carry_over(ytp_bus_t *source, ytp_bus_t *target, uint64_t time, ytp_error_t *err)
     cbool ytp_pattern_matches(const char *pattern, size_t pattern_len, const char *name, size_t len)
 
 cdef extern from "time.h" nogil:

@@ -383,6 +383,7 @@ int ytp_yamal_info(ytp_yamal_t *y, ytp_file_info_t *out, ytp_error_t *err)
     out->mapped_size = ytpi_load_relaxed(&y->map.mapped);
     out->durable = durable_mark(y);
     out->has_aux = y->aux.block != NULL;
+    out->created = y->aux.block ? ytpi_le64(y->aux.block->created) : 0;
     return YTP_OK;
 }
 

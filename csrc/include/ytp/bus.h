@@ -114,6 +114,10 @@ YTP_API int ytp_bus_subscribe(ytp_bus_t *bus, uint64_t peer, uint64_t time, cons
 YTP_API int ytp_bus_directory(ytp_bus_t *bus, uint64_t peer, uint64_t time, const char *text, size_t len,
                               bool *added, ytp_error_t *err);
 
+/* Announces in a new, empty log what another one has announced: names in the same order, so that ids stay what they are,
+ * subscriptions, the last directories; streams of YAMAL001. */
+YTP_API int ytp_bus_carry_over(ytp_bus_t *from, ytp_bus_t *to, uint64_t time, ytp_error_t *err);
+
 /* Whether a channel name is meant by a pattern: "/" everything, "a/" a prefix, otherwise exactly. */
 YTP_API bool ytp_pattern_matches(const char *pattern, size_t pattern_len, const char *name, size_t len);
 

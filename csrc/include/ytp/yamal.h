@@ -106,6 +106,7 @@ typedef struct ytp_file_info {
     uint64_t durable;       /* position known to be on disk, or YTP_NO_OFFSET when unknown */
     bool has_aux;           /* the file carries our wait word and index */
     bool unlinked;          /* the name is gone or leads to another file */
+    uint64_t created;  /* ns since the epoch; 0 = the file does not say */
 } ytp_file_info_t;
 
 YTP_API int ytp_yamal_info(ytp_yamal_t *y, ytp_file_info_t *out, ytp_error_t *err);
