@@ -94,7 +94,9 @@ class _Watcher(Loop):
 
     def on_ready(self, ready: dict[Any, int], now: float) -> None:
         for monitor in ready:
-            partners = self._watched[monitor]
+            partners = self._watched.get(monitor)
+            if partners is None:  # forgotten in this very turn
+                continue
             try:
                 for _ in range(MAX_READS):
                     event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
