@@ -9,7 +9,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'exa
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow lint format sanitize model fuzz soak-kill flips coverage bench bench-c wheel docs lock clean
+.PHONY: help env demo test test-slow lint format sanitize model fuzz soak soak-kill flips power coverage bench bench-c wheel docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,16 @@ soak-kill: ## Kill writers at random instants (KILLS=10000) and look for anythin
 	YTP_KILLS=$(or $(KILLS),10000) YTP_KILL_RESULTS=build/results/kill.json $(RUN) -m pytest tests/crash/test_kill.py
 	@cat build/results/kill.json
 
+soak: ## Writers, readers, rolling and kills for MINUTES=10: nothing may grow
+	@$(ENV) dev --build
+	@mkdir -p build/results
+	YTP_SOAK_MINUTES=$(or $(MINUTES),10) YTP_SOAK_RESULTS=build/results/soak.json $(RUN) -m pytest tests/crash/test_soak.py
+
+power: ## Open what a power loss can leave behind (IMAGES=20000)
+	@$(ENV) dev --build
+	@mkdir -p build/results
+	$(RUN) -m tests.crash.power --images $(or $(IMAGES),20000) --results build/results/power.json
+
 flips: ## Flip random bits of good files (FLIPS=10000) and read them, here and with the published package
 	@$(ENV) dev --build
 	@mkdir -p build/results
@@ -73,10 +83,10 @@ coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
 	@$(ENV) dev spark --build
 	tools/coverage.sh
 
-bench: bench-c ## Measure ours against its rivals and against the floors; tables, and JSON in build/results
+bench: bench-c ## Measure ours against its rivals and against the floors; report in docs/performance
 	@$(ENV) dev bench --build
 	@mkdir -p build/results
-	$(RUN) -m bench --json build/results/bench.json
+	$(RUN) -m bench --json build/results/bench.json --report docs/performance
 
 bench-c: ## Measure the C core against the floors of this machine
 	@$(ENV) dev

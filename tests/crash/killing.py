@@ -4,9 +4,10 @@
 
 Victims write self-proving messages to one file and report each through a pipe after its commit. The
 supervisor kills them with SIGKILL after a random number of microseconds: while they create the file, announce
-names, write, grow the file, publish batches or close. A survivor goes on writing to the same file and must
-make progress after every kill. At the end of each round the oracle, which shares no code with the product,
-reads the file: every reported message is there once, in the order of its writer, with the right bytes.
+names, write, grow the file, publish batches, update the index, roll, remove old files or close. A survivor goes on
+writing to the same log and must make progress after every kill. At the end of each round the oracle, which shares no
+code with the product, reads the log: every reported message is there once, in the order of its writer, with the
+right bytes. (Where old files are removed, what is left is the end of what each writer wrote, without a gap.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import platform
 import random
 import selectors
+import shutil
 import signal
 import struct
 import tempfile
@@ -25,6 +27,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import ytp
 from tests.oracle import traffic, yamal
@@ -36,14 +39,27 @@ BATCH = 5
 PIPE_BYTES = 16384
 """A writer that is far ahead of the supervisor waits here; keeps files small."""
 
+ROLL_BYTES = 1_000_000
+KEPT_FILES = 3
+CLOSED_MESSAGES = 3
+
 Report = Callable[[int], None]
+
+
+def open_log(path: str, form: str, **options: Any) -> ytp.Bus:
+    """A file in one of the two formats, a rolling log, or one that removes its old files."""
+    if form == "roll":
+        return ytp.open(path, roll=ROLL_BYTES, **options)
+    if form == "retain":
+        return ytp.open(path, roll=ROLL_BYTES, keep=KEPT_FILES, **options)
+    return ytp.open(path, format=form, **options)  # type: ignore[arg-type]
 
 
 # --- what victims do
 
 
 def write_singly(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form) as bus:
+    with open_log(path, form) as bus:
         channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
         for number in range(1 << 30):
             channel.write(traffic.make(sender, number))
@@ -56,7 +72,7 @@ def write_slowly(path: str, form: str, sender: int, report: Report) -> None:
 
 
 def write_in_place(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form) as bus:
+    with open_log(path, form) as bus:
         channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
         for number in range(1 << 30):
             data = traffic.make(sender, number)
@@ -66,7 +82,7 @@ def write_in_place(path: str, form: str, sender: int, report: Report) -> None:
 
 
 def write_batches(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form) as bus:
+    with open_log(path, form) as bus:
         channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
         for start in range(0, 1 << 30, BATCH):
             channel.write_many([traffic.make(sender, number) for number in range(start, start + BATCH)])
@@ -74,7 +90,7 @@ def write_batches(path: str, form: str, sender: int, report: Report) -> None:
 
 
 def write_transactions(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form) as bus:
+    with open_log(path, form) as bus:
         channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
         for start in range(0, 1 << 30, BATCH):
             with bus.transaction() as transaction:
@@ -84,7 +100,7 @@ def write_transactions(path: str, form: str, sender: int, report: Report) -> Non
 
 
 def announce_much(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form) as bus:
+    with open_log(path, form) as bus:
         for number in range(1 << 30):
             channel = bus.peer(f"peer-{sender}-{number % 50}").channel(f"kill/{sender}/{number}")
             channel.write(traffic.make(sender, number))
@@ -93,17 +109,42 @@ def announce_much(path: str, form: str, sender: int, report: Report) -> None:
 
 def open_and_close(path: str, form: str, sender: int, report: Report) -> None:
     for number in range(1 << 30):
-        with ytp.open(path, format=form) as bus:
+        with open_log(path, form) as bus:
             bus.peer(f"peer-{sender}").channel(f"kill/{sender}").write(traffic.make(sender, number))
         report(number)
 
 
 def write_durably(path: str, form: str, sender: int, report: Report) -> None:
-    with ytp.open(path, format=form, durability="commit") as bus:
+    with open_log(path, form, durability="commit") as bus:
         channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
         for number in range(1 << 30):
             channel.write(traffic.make(sender, number))
             report(number)
+
+
+def index_often(path: str, form: str, sender: int, report: Report) -> None:
+    with open_log(path, form) as bus:
+        channel = bus.peer(f"peer-{sender}").channel(f"kill/{sender}")
+        for number in range(1 << 30):
+            channel.write(traffic.make(sender, number))
+            report(number)
+            if number % 20 == 0:
+                bus._handle.update_index()
+
+
+def closed_file(path: str, sender: int, number: int) -> Path:
+    return Path(f"{path}-{sender}-{number}")
+
+
+def close_logs(path: str, form: str, sender: int, report: Report) -> None:
+    """Makes, fills and closes file after file of its own; reports each that is closed."""
+    for number in range(1 << 30):
+        with ytp.open(closed_file(path, sender, number), format="yamal8", closable=True) as bus:
+            channel = bus.peer("p").channel("c")
+            for index in range(CLOSED_MESSAGES):
+                channel.write(traffic.make(sender, index))
+            bus.close_log()
+        report(number)
 
 
 SCENARIOS = (
@@ -115,6 +156,8 @@ SCENARIOS = (
     open_and_close,
     write_durably,
 )
+ONE_FILE = (*SCENARIOS, index_often, close_logs)
+"""For logs that are one file."""
 
 
 # --- processes
@@ -188,13 +231,14 @@ class Results:
 
 
 def one_round(folder: Path, number: int, kills: int, draw: random.Random, results: Results) -> None:
-    form = draw.choice(["ytp", "ytp", "yamal8"])
+    form = draw.choice(["ytp", "ytp", "yamal8", "roll", "retain"])
+    scenarios = SCENARIOS if form in ("roll", "retain") else ONE_FILE
     path = folder / f"kill-{number}.ytp"
     writers = []
     first_sender = number * 1000
     survivor: Writer | None = None
     for kill in range(kills):
-        scenario = draw.choice(SCENARIOS)
+        scenario = draw.choice(scenarios)
         victim = Writer(str(path), form, first_sender + kill + 1, scenario)
         writers.append(victim)
         if survivor is None:
@@ -205,48 +249,77 @@ def one_round(folder: Path, number: int, kills: int, draw: random.Random, result
             results.failed += 1
             results.note(f"round {number}: writer {victim.sender} ({scenario.__name__}) ended by itself")
         results.kills += 1
+        if scenario is close_logs:
+            writers.remove(victim)
+            check_closed(str(path), number, victim, results)
         if not survivor.progresses():
             results.stuck += 1
             results.note(f"round {number}: the survivor stood still after kill {kill} ({scenario.__name__})")
     if survivor is not None and not survivor.kill():
         results.failed += 1
     results.rounds += 1
-    check(path, number, {w.sender: w.reported for w in writers}, results)
+    check(path, number, {w.sender: w.reported for w in writers}, form == "retain", results)
+    if path.is_dir():
+        shutil.rmtree(path)
     path.unlink(missing_ok=True)
 
 
-def check(path: Path, number: int, reported: dict[int, int], results: Results) -> None:
-    file = yamal.read_file(path)
-    if file.damage is not None:
-        results.corrupt += 1
-        results.note(f"round {number}: {file.damage}")
+def read_log(path: Path) -> list[yamal.Parsed]:
+    """The oracle's view of a file, or of all files of a directory in their order."""
+    files = sorted(path.glob("[0-9]*.ytp")) if path.is_dir() else [path]
+    return [yamal.read_file(file) for file in files]
+
+
+def check(path: Path, number: int, reported: dict[int, int], removes: bool, results: Results) -> None:
+    files = read_log(path)
+    for file in files:
+        if file.damage is not None:
+            results.corrupt += 1
+            results.note(f"round {number}: {file.damage}")
+    messages = [message for file in files for message in file.messages]
+    due: dict[int, int] = {} if removes else dict.fromkeys(reported, 0)
     found = dict.fromkeys(reported, 0)
-    for message in file.messages:
+    for message in messages:
         try:
             sender, index = traffic.parse(message.data)
-            assert index == found[sender], f"message {index} of {sender} where {found[sender]} was due"
-        except (AssertionError, KeyError) as error:
+            expected = due.get(sender, index)
+            assert index == expected, f"message {index} of {sender} where {expected} was due"
+            assert sender in reported, f"nobody is sender {sender}"
+        except AssertionError as error:
             results.corrupt += 1
             results.note(f"round {number}: offset {message.offset}: {error}")
             continue
+        due[sender] = index + 1
         found[sender] += 1
     for sender, count in reported.items():
         results.messages_reported += count
         results.messages_found += found[sender]
-        if found[sender] < count:
-            results.lost += count - found[sender]
-            results.note(f"round {number}: writer {sender} reported {count}, {found[sender]} are there")
-    compare_with_product(path, file, number, results)
+        if due.get(sender, count) < count:
+            results.lost += count - due[sender]
+            results.note(f"round {number}: writer {sender} reported {count}, they end with {due[sender]}")
+    compare_with_product(path, [m.data for m in messages], number, results)
 
 
-def compare_with_product(path: Path, file: yamal.Parsed, number: int, results: Results) -> None:
+def check_closed(path: str, number: int, victim: Writer, results: Results) -> None:
+    """What was reported is closed and complete; the one that the kill met is sound or not there yet."""
+    for index in range(victim.reported + 1):
+        target = closed_file(path, victim.sender, index)
+        if not target.exists() and index == victim.reported:
+            break
+        file = yamal.read_file(target)
+        complete = file.lists[0].closed and len(file.messages) == CLOSED_MESSAGES
+        if file.damage is not None or (index < victim.reported and not complete):
+            results.corrupt += 1
+            results.note(f"round {number}: {target.name}: {file.damage or 'not closed'}")
+        target.unlink()
+
+
+def compare_with_product(path: Path, expected: list[bytes], number: int, results: Results) -> None:
     with ytp.open(path, "r") as bus:
-        ours = [(m.offset, m.data) for m in bus.subscribe("/", follow=False)]
-    if ours != [(m.offset, m.data) for m in file.messages]:
+        ours = [m.data for m in bus.subscribe("/", follow=False)]
+    if ours != expected:
         results.corrupt += 1
-        results.note(
-            f"round {number}: the product reads {len(ours)} messages, {len(file.messages)} are there"
-        )
+        results.note(f"round {number}: the product reads {len(ours)} messages, {len(expected)} are there")
 
 
 def run(kills: int, seed: int, folder: Path) -> Results:
