@@ -65,9 +65,9 @@ class FrameError(UmqError):
         return f"{super().__str__()}: {self.detail}"
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Message:
-    """A parsed text frame.
+    """A parsed text frame. Nobody changes it; freezing it would cost as much as parsing.
 
     ``name`` is the method or callback of ``M`` and ``C``, empty otherwise; ``attachments`` the number of
     binary frames that belong to the message.

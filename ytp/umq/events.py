@@ -1,4 +1,7 @@
-"""What the machine of :mod:`ytp.umq.protocol` tells its user, one class for each kind of news."""
+"""What the machine of :mod:`ytp.umq.protocol` tells its user, one class for each kind of news.
+
+Nobody changes an event. They are not frozen all the same: that would cost a microsecond for each message.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ __all__ = [
 NO_ATTACHMENTS = range(0)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class HelloReceived:
     """Answer with :meth:`~ytp.umq.protocol.Connection.accept` or :meth:`~ytp.umq.protocol.Connection.refuse`."""
 
@@ -39,7 +42,7 @@ class HelloReceived:
     attachments: range
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Opened:
     """The handshake is done. For a client, ``payload`` is the welcome of the server."""
 
@@ -48,7 +51,7 @@ class Opened:
     attachments: range = NO_ATTACHMENTS
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class MethodRequested:
     """Answer with :meth:`~ytp.umq.protocol.Connection.reply`, once, giving ``serial``."""
 
@@ -59,7 +62,7 @@ class MethodRequested:
     attachments: range
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class CallbackRequested:
     """One of our callbacks is called, for its only time. Answer like a method."""
 
@@ -70,7 +73,7 @@ class CallbackRequested:
     attachments: range
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class DiscoverRequested:
     """Answer like a method, with the content of :mod:`ytp.umq.discovery`."""
 
@@ -79,7 +82,7 @@ class DiscoverRequested:
     query: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Replied:
     """The one answer to a request of ours; ``kind`` is RESULT, EXCEPTION or EXECUTION_ERROR."""
 
@@ -89,7 +92,7 @@ class Replied:
     attachments: range
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Updated:
     """An update of a topic that we subscribed."""
 
@@ -98,21 +101,21 @@ class Updated:
     attachments: range
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class TopicClosed:
     """The publisher ended a topic that we subscribed."""
 
     topic: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Unsubscribed:
     """The subscriber does not want our topic any more."""
 
     topic: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class VariableChanged:
     """The other side set a variable, or deleted it (``value`` None)."""
 
@@ -120,19 +123,19 @@ class VariableChanged:
     value: str | None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class AttachmentArrived:
     number: int
     data: bytes
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class AttachmentFailed:
     number: int
     text: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Closed:
     """The connection is over, and this the last event.
 

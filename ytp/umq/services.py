@@ -32,7 +32,8 @@ class Request(Payload):
     def make(
         cls, text: str, attachments: tuple[AttachmentSource, ...], name: str, id: str, peer: Peer
     ) -> Request:
-        self = cls(text, attachments)
+        self = str.__new__(cls, text)
+        self.attachments = attachments
         self.name = name
         self.id = id
         self.peer = peer
@@ -137,10 +138,13 @@ class Services:
 
     def find(self, name: str) -> Method | None:
         """The method of exactly this name."""
-        method = self._methods.get(name)
-        if method is None and self._parent is not None:
-            return self._parent.find(name)
-        return method
+        table: Services | None = self
+        while table is not None:
+            method = table._methods.get(name)
+            if method is not None:
+                return method
+            table = table._parent
+        return None
 
     def find_route(self, name: str) -> Route | None:
         """The route with the longest prefix of ``name``."""

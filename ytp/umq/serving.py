@@ -184,7 +184,7 @@ class Dispatcher:
             return
         try:
             result = method.handler(request)
-            if inspect.isawaitable(result):
+            if not isinstance(result, str) and inspect.isawaitable(result):
                 self._begin(request)
                 self._link.spawn(self._run_async(serial, lambda _: result, request))
                 return
@@ -282,11 +282,14 @@ class Dispatcher:
     # --- answering
 
     def _reply_result(self, serial: int, result: object) -> None:
-        if result is None:
-            result = ""
-        if not isinstance(result, str):
+        if isinstance(result, Payload):
+            self._reply(serial, Kind.RESULT, result, result.attachments)
+        elif isinstance(result, str):
+            self._reply(serial, Kind.RESULT, result)
+        elif result is None:
+            self._reply(serial, Kind.RESULT)
+        else:
             raise TypeError(f"a handler returns str, Payload or None, not {type(result).__name__}")
-        self._reply(serial, Kind.RESULT, result, result.attachments if isinstance(result, Payload) else ())
 
     def _handler_failed(self, serial: int, name: str, error: Exception) -> None:
         if not isinstance(error, (CallException, ExecutionError)):
@@ -304,7 +307,8 @@ class Dispatcher:
         self, serial: int, kind: Kind, payload: str = "", attachments: tuple[AttachmentSource, ...] = ()
     ) -> None:
         numbers = self._link.connection.reply(serial, kind, payload, len(attachments))
-        self._link.sender.attach(numbers, attachments)
+        if attachments:
+            self._link.sender.attach(numbers, attachments)
 
 
 def _size(request: Request) -> int:
