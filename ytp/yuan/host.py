@@ -155,9 +155,7 @@ class Host:
         assert self._runner is not None
         site = web.TCPSite(self._runner, name, port, ssl_context=tls)
         await site.start()
-        server = site._server
-        assert isinstance(server, asyncio.Server)
-        self.ports.append(server.sockets[0].getsockname()[1])
+        self.ports.append(self._runner.addresses[-1][1])
 
     async def serve_forever(self) -> None:
         """Wait until :meth:`close`."""

@@ -193,6 +193,10 @@ class Terminal:
         """The list of the host as last seen."""
         return self._core.directory.terminals
 
+    def on_change(self, listener: Callable[[TerminalInfo | None, TerminalInfo | None], None]) -> None:
+        """Call ``listener(old, new)`` for every change of the list: new alone is a join, old alone a leave."""
+        self._core.directory.listeners.append(listener)
+
     @property
     def dropped(self) -> Mapping[str, int]:
         """Messages that were dropped, by reason."""
