@@ -1,0 +1,288 @@
+"""``python -m bench.umq``: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench.umq.clients import (
+    BareClient,
+    Client,
+    JsonRpcClient,
+    RawClient,
+    RawMember,
+    SocketIoClient,
+    UmqClient,
+    UmqTcpClient,
+)
+
+TEXT = "x" * 100
+BLOCK = bytes(1024 * 1024)
+FLOOR = "raw WebSocket"
+#: name in the tables, server, client
+CALLERS: dict[str, tuple[str, type[Client]]] = {
+    FLOOR: ("raw", RawClient),
+    "UMQ": ("umq", UmqClient),
+    "UMQ over TCP": ("umq", UmqTcpClient),
+    "JSON-RPC (aiohttp-rpc)": ("jsonrpc", JsonRpcClient),
+    "Socket.IO": ("socketio", SocketIoClient),
+}
+Figures = dict[str, float]
+
+
+class Servers:
+    """The processes of all servers."""
+
+    def __init__(self, loop: str) -> None:
+        self._loop = loop
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self.ports: dict[str, int] = {}
+
+    async def start(self, name: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.umq.servers", name, self._loop, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        self._processes[name] = process
+        self.ports[name] = int(await process.stdout.readline())
+
+    def memory(self, name: str) -> int:
+        status = Path(f"/proc/{self._processes[name].pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    async def stop(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        await process.wait()
+
+    async def __aenter__(self) -> Servers:
+        for name in ("raw", "umq", "jsonrpc", "socketio"):
+            await self.start(name)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for name in list(self._processes):
+            await self.stop(name)
+
+
+@asynccontextmanager
+async def connected(port: int, kind: type[Client], count: int = 1) -> AsyncIterator[list[Client]]:
+    clients = [kind() for _ in range(count)]
+    opened = []
+    try:
+        for client in clients:
+            await client.open(port)
+            opened.append(client)
+        yield clients
+    finally:
+        await asyncio.gather(*(client.close() for client in opened), return_exceptions=True)
+
+
+async def call_rate(client: Client, outstanding: int, calls: int) -> Figures:
+    """Calls in a second, and what single calls took (microseconds)."""
+    times: list[float] = []
+    clock = time.perf_counter
+
+    async def caller() -> None:
+        for _ in range(calls // outstanding):
+            begun = clock()
+            await client.echo(TEXT)
+            times.append(clock() - begun)
+
+    begun = clock()
+    await asyncio.gather(*(caller() for _ in range(outstanding)))
+    took = clock() - begun
+    times.sort()
+    return {
+        "per second": len(times) / took,
+        "p50": times[len(times) // 2] * 1e6,
+        "p99": times[int(len(times) * 0.99)] * 1e6,
+    }
+
+
+async def fan_out(clients: list[Client], updates: int) -> Figures:
+    """Updates that arrive in a second, all subscribers together."""
+    expected = updates * len(clients)
+    seen = 0
+    complete = asyncio.Event()
+
+    def on_update() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == expected:
+            complete.set()
+
+    if not getattr(clients[0], "joined", False):
+        for client in clients:
+            await client.join(lambda: clients[0].on_update())  # type: ignore[attr-defined]
+        clients[0].joined = True  # type: ignore[attr-defined]
+    clients[0].on_update = on_update  # type: ignore[attr-defined]
+    begun = time.perf_counter()
+    await clients[0].publish(updates)
+    async with asyncio.timeout(120):
+        await complete.wait()
+    return {"per second": expected / (time.perf_counter() - begun)}
+
+
+async def throughput(client: Client, blocks: int) -> Figures:
+    begun = time.perf_counter()
+    for _ in range(blocks):
+        assert await client.echo_bytes(BLOCK) == len(BLOCK)
+    return {"MiB/s": blocks / (time.perf_counter() - begun)}
+
+
+class Report:
+    """Tables of medians, with ratios to one contender taken round by round."""
+
+    def __init__(self) -> None:
+        self.tables: list[dict[str, Any]] = []
+
+    def add(self, title: str, rounds: list[dict[str, Figures]], base: str, ratio_of: str) -> None:
+        rows = []
+        for name in rounds[0]:
+            figures = {
+                what: statistics.median(each[name][what] for each in rounds) for what in rounds[0][name]
+            }
+            ratio = statistics.median(each[name][ratio_of] / each[base][ratio_of] for each in rounds)
+            rows.append({"contender": name, **figures, f"x {base}": ratio})
+        self.tables.append({"title": title, "rounds": len(rounds), "rows": rows})
+        print(f"\n{title}")
+        columns = list(rows[0])
+        print("".join(f"{column:>24}" for column in columns))
+        for row in rows:
+            print("".join(f"{_shown(row[column]):>24}" for column in columns), flush=True)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+    return str(value)
+
+
+async def interleaved(rounds: int, measures: dict[str, Callable[[], Any]]) -> list[dict[str, Figures]]:
+    for measure in measures.values():
+        await measure()  # warm
+    return [{name: await measure() for name, measure in measures.items()} for _ in range(rounds)]
+
+
+async def run(options: argparse.Namespace) -> dict[str, Any]:
+    rounds = 2 if options.quick else options.rounds
+    scale = 0.1 if options.quick else 1.0
+    report = Report()
+    async with Servers(options.loop) as servers:
+        for outstanding in (1, 64):
+            await measure_calls(report, servers, outstanding, rounds, int(scale * 6400))
+        for subscribers in (1, 100, 1000):
+            if options.quick and subscribers > 100:
+                continue
+            await measure_fan_out(
+                report, servers, subscribers, rounds, max(2, int(scale * 10_000 / subscribers))
+            )
+        await measure_throughput(report, servers, rounds, max(2, int(scale * 50)))
+        await measure_memory(report, servers, int(scale * 1000))
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "python -m bench.umq " + " ".join(sys.argv[1:]),
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()},
+        "packages": {name: version(name) for name in ("aiohttp", "aiohttp-rpc", "python-socketio", "uvloop")},
+        "loop": options.loop,
+        "tables": report.tables,
+    }
+
+
+async def measure_calls(report: Report, servers: Servers, outstanding: int, rounds: int, calls: int) -> None:
+    callers = dict(CALLERS)
+    if outstanding == 1:
+        callers[FLOOR] = ("raw", BareClient)
+    clients = {name: kind() for name, (_, kind) in callers.items()}
+    for name, client in clients.items():
+        await client.open(servers.ports[callers[name][0]])
+    measures = {
+        name: lambda client=client: call_rate(client, outstanding, calls) for name, client in clients.items()
+    }
+    found = await interleaved(rounds, measures)
+    report.add(f"calls, {outstanding} outstanding, 100 characters", found, FLOOR, "per second")
+    for client in clients.values():
+        await client.close()
+
+
+async def measure_fan_out(
+    report: Report, servers: Servers, subscribers: int, rounds: int, updates: int
+) -> None:
+    kinds: dict[str, tuple[str, type[Client]]] = {
+        FLOOR: ("raw", RawMember),
+        "UMQ": ("umq", UmqClient),
+        "Socket.IO": ("socketio", SocketIoClient),
+    }
+    async with (
+        connected(servers.ports["raw"], RawMember, subscribers) as raw,
+        connected(servers.ports["umq"], UmqClient, subscribers) as ours,
+        connected(servers.ports["socketio"], SocketIoClient, subscribers) as socketio,
+    ):
+        clients = dict(zip(kinds, (raw, ours, socketio), strict=True))
+        measures = {name: lambda each=each: fan_out(each, updates) for name, each in clients.items()}
+        found = await interleaved(rounds, measures)
+    report.add(f"updates delivered, {subscribers} subscribers, 100 characters", found, FLOOR, "per second")
+
+
+async def measure_throughput(report: Report, servers: Servers, rounds: int, blocks: int) -> None:
+    kinds = {name: CALLERS[name] for name in ("UMQ", "UMQ over TCP", "Socket.IO")}
+    kinds = {FLOOR: ("raw", RawClient), **kinds}
+    clients = {name: kind() for name, (_, kind) in kinds.items()}
+    for name, client in clients.items():
+        await client.open(servers.ports[kinds[name][0]])
+    found = await interleaved(
+        rounds, {name: lambda client=client: throughput(client, blocks) for name, client in clients.items()}
+    )
+    report.add("attachments of 1 MiB there and back", found, FLOOR, "MiB/s")
+    for client in clients.values():
+        await client.close()
+
+
+async def measure_memory(report: Report, servers: Servers, connections: int) -> None:
+    found: dict[str, Figures] = {}
+    for name, (server, kind) in CALLERS.items():
+        await servers.stop(server)
+        await servers.start(server)
+        async with connected(servers.ports[server], kind) as (first,):
+            await first.echo(TEXT)
+            before = servers.memory(server)
+            async with connected(servers.ports[server], kind, connections):
+                found[name] = {"KiB": (servers.memory(server) - before) / connections / 1024}
+    report.add("memory of the server for each idle connection", [found], FLOOR, "KiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.umq", description="Measures UMQ.")
+    parser.add_argument("--quick", action="store_true", help="everything short, fewer subscribers")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    options = parser.parse_args()
+    if options.loop == "uvloop":
+        import uvloop
+
+        figures = uvloop.run(run(options))
+    else:
+        figures = asyncio.run(run(options))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
