@@ -5,7 +5,8 @@
 A disk that loses power has, for each page (or sector) written since the last completed sync, the old or any
 later content, in any combination, and the old or new length of the file. What was synced must be intact in
 every such image; what came after may be there, be missing or end in an error, but never harms what is before
-it. A file whose counter lies below a linked node is refused for writing.
+it. A file whose counter lies below a linked node is refused for writing. Whatever the image, salvaging it makes a
+sound file that begins with everything that was synced.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tests.oracle import traffic, yamal
 
 UNITS = (4096, 512)
 STEPS = 4
+SALVAGE_EVERY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def crash_image(history: History, draw: random.Random) -> bytes:
     return bytes(image[:length])
 
 
-def judge(path: Path, history: History) -> str:
+def judge(path: Path, history: History, salvage: bool) -> str:
     """Opens an image, reads it and tries to write to it; says what happened, or what was wrong."""
     before = path.read_bytes()
     rows: list[bytes] = []
@@ -96,6 +98,9 @@ def judge(path: Path, history: History) -> str:
         return "WRONG: reading changed the file"
     if rows[: len(history.synced)] != history.synced:
         return f"WRONG: of {len(history.synced)} synced messages {len(rows)} were read ({outcome})"
+    wrong = judge_salvage(path, history) if salvage else None
+    if wrong:
+        return f"WRONG: {wrong}"
     try:
         with ytp.open(path) as bus:
             bus.peer("p0").channel("c/0").write(b"after the crash")
@@ -111,6 +116,28 @@ def judge(path: Path, history: History) -> str:
     return f"{outcome}, written"
 
 
+def judge_salvage(path: Path, history: History) -> str | None:
+    """What is wrong with verifying and salvaging an image, if anything."""
+    before = path.read_bytes()
+    target = path.with_suffix(".saved")
+    target.unlink(missing_ok=True)
+    with ytp.open(path, "r") as bus:
+        sound = bus.verify()["error"] is None
+    report = ytp.salvage(path, target)
+    if path.read_bytes() != before:
+        return "verify or salvage changed the file"
+    if sound and report["error"] is not None:
+        return f"sound for verify but not for salvage: {report['error']}"
+    saved = yamal.read_file(target)
+    if saved.damage is not None:
+        return f"the salvaged file is damaged: {saved.damage}"
+    if [m.data for m in saved.messages][: len(history.synced)] != history.synced:
+        return f"of {len(history.synced)} synced messages {len(saved.messages)} were salvaged"
+    with ytp.open(target) as bus:
+        bus.peer("p0").channel("c/0").write(b"after salvage")
+    return None
+
+
 def run(images: int, seed: int, folder: Path) -> dict[str, object]:
     draw = random.Random(seed)
     outcomes = collections.Counter[str]()
@@ -120,7 +147,7 @@ def run(images: int, seed: int, folder: Path) -> dict[str, object]:
         if history is None or number % 50 == 0:
             history = make_history(folder / "history.ytp", draw.choice(["ytp", "yamal8"]), draw)
         path.write_bytes(crash_image(history, draw))
-        outcomes[judge(path, history)] += 1
+        outcomes[judge(path, history, number % SALVAGE_EVERY == 0)] += 1
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()} {platform.system()} {platform.release()}, {os.cpu_count()} cores",
