@@ -49,7 +49,7 @@ class TaskHandler:
         try:
             await run(request)
         except Exception as error:
-            log.warning("service %r failed: %r", request.message.method, error)
+            log.warning("service %r failed", request.message.method, exc_info=error)
             request.fail(f"{type(error).__name__}: {error}")
         else:
             request.finish()
@@ -106,7 +106,7 @@ class SourceTasks:
                 source.send(payload)
                 await self._drain()
         except Exception as error:
-            log.warning("channel %r failed: %r", source.channel_id, error)
+            log.warning("channel %r failed", source.channel_id, exc_info=error)
             source.fail(f"{type(error).__name__}: {error}")
         finally:
             close = getattr(payloads, "aclose", None)
