@@ -85,6 +85,8 @@ class StateStore:
             self._db.close()
             raise
         self._open = False
+        # What a commit could not write is kept for the next one: the messages are in the log already.
+        self._new_expiries: dict[int, int] = {}
         self._expiring = self._db.execute("SELECT 1 FROM expiry LIMIT 1").fetchone() is not None
 
     def close(self) -> None:
@@ -97,7 +99,7 @@ class StateStore:
     @property
     def pending(self) -> bool:
         """Whether something was written since the last commit."""
-        return self._open
+        return self._open or bool(self._new_expiries)
 
     def _write(self, sql: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         if not self._open:
@@ -107,14 +109,19 @@ class StateStore:
 
     def commit(self) -> None:
         """Make all writes since the last commit durable, or raise sqlite3.Error and forget them."""
-        if not self._open:
+        if not self.pending:
             return
         try:
+            for item in self._new_expiries.items():
+                self._write("INSERT OR REPLACE INTO expiry VALUES(?, ?)", item)
             self._db.execute("COMMIT")
         except sqlite3.Error:
             self.rollback()
             raise
         self._open = False
+        if self._new_expiries:
+            self._expiring = True
+            self._new_expiries.clear()
 
     def rollback(self) -> None:
         """Forget all writes since the last commit."""
@@ -212,11 +219,12 @@ class StateStore:
     # --- expiry
 
     def set_expiry(self, position: int, expires_ns: int) -> None:
-        self._expiring = True
-        self._write("INSERT OR REPLACE INTO expiry VALUES(?, ?)", (position, expires_ns))
+        self._new_expiries[position] = expires_ns
 
     def expiry(self, position: int) -> int | None:
         """When the message that ends at this position expires, or None."""
+        if position in self._new_expiries:
+            return self._new_expiries[position]
         if not self._expiring:
             return None
         row = self._db.execute("SELECT expires FROM expiry WHERE position=?", (position,)).fetchone()
