@@ -321,5 +321,35 @@ TEST(closing_under_readers)
     }
 }
 
+/* --- whoever drops the last reference frees: after everything that the others did --- */
+
+static void *read_and_release(void *argument)
+{
+    ytp_yamal_t *y = argument;
+    uint64_t position = ytp_yamal_begin(y, 0);
+    ytp_node_t node;
+
+    while (ytp_yamal_next(y, 0, &position, &node, NULL) == YTP_OK)
+        CHECK_EQ(*(const char *)node.payload, 'x');
+    ytp_yamal_close(y);
+    ytp_yamal_release(y);
+    return NULL;
+}
+
+TEST(the_last_reference_frees)
+{
+    for (uint32_t round = 0; round < work(20); round++) {
+        ytp_yamal_t *y = open_yamal(scratch("last"), YTP_OPEN_NEW, YTP_FORMAT_YTP);
+        pthread_t threads[3];
+
+        append(y, 0, "x");
+        for (int i = 0; i < 3; i++)
+            CHECK_EQ(pthread_create(&threads[i], NULL, read_and_release, ytp_yamal_retain(y)), 0);
+        ytp_yamal_release(y);
+        for (int i = 0; i < 3; i++)
+            pthread_join(threads[i], NULL);
+    }
+}
+
 TESTS(T(one_handle), T(one_handle_with_page_supply), T(a_handle_each), T(racing_names_agree),
-      T(closing_is_one_point_in_the_order), T(closing_under_readers))
+      T(closing_is_one_point_in_the_order), T(closing_under_readers), T(the_last_reference_frees))
