@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sqlite3
 from collections.abc import Iterator
@@ -125,6 +126,41 @@ def test_receipts_that_are_none(tmp_path: Path) -> None:
         w.crash()
         w.publisher().send(message("t", b"fine"))
         assert w.connect().payloads() == [b"fine"]
+
+
+def test_a_log_that_is_damaged_while_in_use(tmp_path: Path) -> None:
+    w = World(tmp_path)
+    subscriber, publisher = w.subscriber("t"), w.publisher()
+    publisher.send(message("t", b"good", 1))
+    assert subscriber.payloads() == [b"good"]
+    publisher.take()
+    os.truncate(tmp_path / "bus.ytp", 4096)
+    for number in range(2, 5):
+        peer = w.open()
+        peer.feed(encode_connect())
+        if not peer.closed:
+            peer.send(message("t", b"lost", 1, number))
+        assert published(number) not in peer.take()
+    assert w.engine.statistics.failed_commits
+    w.state.close()
+
+
+def test_too_many_topics(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        w.engine._store._topics_left = 2000
+        publisher = w.publisher()
+        for number in range(1, 4):
+            assert publisher.ask(message(f"t{number}", message_id=number)) == [published(number)]
+        (error,) = publisher.ask(message("t4", message_id=4))
+        assert error_code(error) == 5
+        assert publisher.ask(message("t1", message_id=5)) == [published(5)]
+
+
+def test_ids_are_not_offered_to_everybody(tmp_path: Path) -> None:
+    with world(tmp_path, offer_client_ids=False) as w:
+        peer, ack = w.try_connect(client_id="")
+        assert ack.return_code == 2
+        assert peer.take() == []
 
 
 def test_channels_that_make_no_topic(tmp_path: Path) -> None:

@@ -211,6 +211,25 @@ async def test_a_subscriber_that_stops_reading(tmp_path: Path) -> None:
             count += 1
 
 
+async def test_a_websocket_that_stops_reading(tmp_path: Path) -> None:
+    async with served(tmp_path, write_buffer=300_000, stall=0.5) as (broker, port, _):
+        async with aiohttp.ClientSession() as session, session.ws_connect(f"http://127.0.0.1:{port}/") as ws:
+            await ws.send_bytes(CONNECT + encode(subscribe("t")))
+            await next_messages(ws.receive_bytes, 2)
+            transport = ws._response.connection.transport  # type: ignore[union-attr]
+            transport.pause_reading()  # type: ignore[union-attr]
+            publisher = await Tcp.connect(port, 3)
+            for number in range(1, 200):
+                publisher.send(message("t", bytes(100_000), 0, number))
+                assert await publisher.get() == published(number)
+            while broker.statistics.stalled == 0:
+                await asyncio.sleep(0.05)
+            transport.resume_reading()  # type: ignore[union-attr]
+            while not ws.closed:
+                await ws.receive()
+        assert broker.connections == 1
+
+
 @cases(133)
 async def test_idle_clients_among_garbage(tmp_path: Path) -> None:
     noise = random.Random(5)

@@ -21,7 +21,7 @@ from ytp.net.limits import Limits
 from ytp.net.switch import Listener, listen
 from ytp.net.tls import check_listen, server_context
 from ytp.utp.connection import Connection
-from ytp.utp.engine import Engine, Statistics
+from ytp.utp.engine import Engine
 from ytp.utp.links.base import Link
 from ytp.utp.links.grpc import GrpcServer, TlsFiles
 from ytp.utp.links.stream import StreamLink
@@ -29,6 +29,7 @@ from ytp.utp.links.websocket import serve_websocket
 from ytp.utp.options import BrokerOptions
 from ytp.utp.passwords import Authenticate
 from ytp.utp.state import StateStore
+from ytp.utp.statistics import Statistics
 from ytp.utp.store import MessageStore
 from ytp.utp.throttle import Throttle
 
@@ -168,7 +169,7 @@ class Broker:
             self._state.set_meta("contract", contract)
         self._state.commit()
         return Engine(
-            MessageStore(self.bus, contract),
+            MessageStore(self.bus, contract, options.max_topics_size),
             self._state,
             clock=self._clock,
             secret=secret,
@@ -301,7 +302,7 @@ class Broker:
 
     def new_client_id(self, *, primary: bool = True) -> str:
         """A client id of the contract whose topics are the plain channels of the bus."""
-        return self._engine.new_client_id(self._engine.home_contract, primary=primary)
+        return self._engine.new_client_id(primary=primary)
 
     # --- connections
 

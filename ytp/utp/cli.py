@@ -141,6 +141,8 @@ def cli(verbose: int) -> None:
 )
 @click.option("--insecure", is_flag=True, help="Listen on any address without authentication.")
 @click.option("--require-keys", is_flag=True, help="Refuse clients that work without security keys.")
+@click.option("--no-offer", is_flag=True, help="Offer no client id to who comes without one.")
+@click.option("--primary-keygen", is_flag=True, help="Only primary clients may ask for security keys.")
 @click.option("--any-id", is_flag=True, help="Accept client ids of any form from clients without keys.")
 @click.option("--legacy-keys", is_flag=True, help="Unsigned security keys, as the shipped server makes them.")
 @click.option("--max-connections", default=10_000, show_default=True)
@@ -159,6 +161,8 @@ def serve(
     durability: Any,
     insecure: bool,
     require_keys: bool,
+    no_offer: bool,
+    primary_keygen: bool,
     any_id: bool,
     legacy_keys: bool,
     max_connections: int,
@@ -176,6 +180,8 @@ def serve(
 
     options = BrokerOptions(
         allow_insecure=not require_keys,
+        offer_client_ids=not no_offer,
+        keygen_primary_only=primary_keygen,
         allow_any_id=any_id,
         legacy_keys=legacy_keys,
         max_connections=max_connections,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ytp.net.clock import Clock
+from ytp.utp import requests
 from ytp.utp.errors import ErrorCode, RequestError
 from ytp.utp.messages import DeliveryMode
 from ytp.utp.options import BrokerOptions
@@ -122,10 +123,7 @@ class CatchUp:
 
 
 class Delivery:
-    """Reads the log for all sessions. ``changed(session)`` is called after anything that happened to one.
-
-    ``report(session, error)`` tells a client that it has lost something.
-    """
+    """Reads the log for all sessions. ``changed(session)`` is called after anything that happened to one."""
 
     def __init__(
         self,
@@ -136,7 +134,6 @@ class Delivery:
         options: BrokerOptions,
         clock: Clock,
         changed: Callable[[Session], None],
-        report: Callable[[Session, RequestError], None],
     ) -> None:
         self.dropped = 0
         self._store = store
@@ -146,7 +143,6 @@ class Delivery:
         self._options = options
         self._clock = clock
         self._changed = changed
-        self._report = report
         self._catch_ups: dict[Session, CatchUp] = {}
         self._filters: dict[Session, TopicTrie[SubscriptionState]] = {}
         self._relays: dict[Session, deque[RelayJob]] = {}
@@ -257,7 +253,7 @@ class Delivery:
         if lost and not job.counted:
             self.dropped += 1
             text = "messages were removed from the log before you came back"
-            self._report(session, RequestError(text, ErrorCode.SERVER_ERROR))
+            requests.report(session, 0, RequestError(text, ErrorCode.SERVER_ERROR))
 
     def _skip_oldest(self, session: Session, job: CatchUp) -> None:
         """All that was missed has been counted; too many Express messages are not delivered, the oldest first."""
@@ -267,7 +263,7 @@ class Delivery:
         if job.skip:
             self.dropped += job.skip
             text = f"{job.skip} Express messages were dropped while you were away"
-            self._report(session, RequestError(text, ErrorCode.SERVER_ERROR))
+            requests.report(session, 0, RequestError(text, ErrorCode.SERVER_ERROR))
 
     def _match(self, session: Session, stored: Stored) -> Route | None:
         if not stored.topic or stored.contract != session.contract or len(stored.payload) > self._max_payload:

@@ -1,6 +1,6 @@
 """Everything a uTP broker does, without sockets: bytes of connections and time in, bytes for connections out.
 
-How a message travels: a PUBLISH is checked as a whole (:mod:`ytp.utp.publishing`) and appended to the log
+How a message travels: a PUBLISH (:mod:`ytp.utp.handlers`) is checked as a whole and appended to the log
 (:mod:`ytp.utp.store`); :class:`~ytp.utp.delivery.Delivery` reads the log in its one order, finds the subscribers
 (:mod:`ytp.utp.routing`) and offers the message to their sessions (:mod:`ytp.utp.session`); :meth:`Engine.commit`
 makes the changed session state durable (:mod:`ytp.utp.state`) and only then lets packets out.
@@ -11,10 +11,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import TypeVar
 
 from ytp.errors import YtpError
 from ytp.net.clock import Clock
@@ -22,68 +20,30 @@ from ytp.utp import requests
 from ytp.utp.batching import BatchLimits
 from ytp.utp.codec import encode, encode_connect_ack, encode_publish, encode_publish_message
 from ytp.utp.connection import Connection
-from ytp.utp.delivery import Delivery, LogShelf, ReceiptNotes, RelayJob
-from ytp.utp.duplicates import digest
-from ytp.utp.durations import parse_seconds_or_duration
-from ytp.utp.errors import ErrorCode, RequestError, ReturnCode, UtpError
-from ytp.utp.identity import ClientId, IdentityError, hash32
-from ytp.utp.keys import KeyRing, Permission
-from ytp.utp.messages import (
-    Connect,
-    ConnectAck,
-    Control,
-    DeliveryMode,
-    Disconnect,
-    FlowControl,
-    Message,
-    MessageType,
-    PingRequest,
-    Publish,
-    PublishMessage,
-    Relay,
-    RelayRequest,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
-    acknowledge,
-)
+from ytp.utp.delivery import Delivery, LogShelf, ReceiptNotes
+from ytp.utp.errors import ReturnCode, UtpError
+from ytp.utp.handlers import Handlers
+from ytp.utp.identity import ClientId, ClientIds, IdentityError, hash32
+from ytp.utp.keys import KeyRing
+from ytp.utp.messages import Connect, ConnectAck, DeliveryMode, Disconnect, Message, PublishMessage
 from ytp.utp.options import BrokerOptions
 from ytp.utp.protocol import ServerProtocol
-from ytp.utp.publishing import check_publish
 from ytp.utp.session import Session
 from ytp.utp.sessions import LAZY_COMMIT, SessionTable
 from ytp.utp.state import StateStore
-from ytp.utp.store import MessageStore, Receipt
+from ytp.utp.statistics import Statistics
+from ytp.utp.store import MessageStore
 from ytp.utp.timers import Timers
-from ytp.utp.topics import Filter, TopicError, parse_filter, parse_topic_text
 
-__all__ = ["Engine", "Statistics"]
+__all__ = ["Engine"]
 
 log = logging.getLogger("ytp.utp.engine")
 
-T = TypeVar("T", Subscription, RelayRequest)
-
-_PING_ACK = encode(Control(MessageType.PINGREQ, FlowControl.ACKNOWLEDGE))
+_STORAGE_ERRORS = (sqlite3.Error, YtpError, OSError)
 _DISCONNECT = encode(Disconnect())
 _VERSIONS = (0, 1)
 _HOUSEKEEPING = 60.0
 _CLOCK_JUMP_NS = 60_000_000_000
-_MAX_DELAY_MS = 3_600_000
-
-
-@dataclass(slots=True)
-class Statistics:
-    """Counters since the start."""
-
-    connections: int = 0
-    refused: int = 0
-    malformed: int = 0
-    published: int = 0
-    duplicates: int = 0
-    delivered: int = 0
-    stalled: int = 0
-    failed_requests: int = 0
-    failed_commits: int = 0
 
 
 class Engine:
@@ -116,17 +76,12 @@ class Engine:
         self._store = store
         self._state = state
         self._clock = clock
-        self._secret = secret
-        self._random_bytes = random_bytes
         self._authenticated = authenticated
-        self._keys = KeyRing(
-            secret, legacy=self.options.legacy_keys, read_opens_all=self.options.read_key_publishes
-        )
+        self._client_ids = ClientIds(secret, clock, random_bytes)
         self._connection_ids = count(int.from_bytes(random_bytes(3), "big") + 1)
         self._connections: set[Connection] = set()
         self._owners: dict[Session, Connection] = {}
         self._changed: set[Connection] = set()
-        self._unsynced = False
         self._timers = Timers()
         self._session_timers: dict[Session, float] = {}
         self._checkpoints: deque[tuple[int, int]] = deque()
@@ -134,8 +89,19 @@ class Engine:
         shelf = LogShelf(store, state, clock)
         self._sessions = SessionTable(state, self.options, shelf, lambda: store.position, random_bytes)
         notes = ReceiptNotes(store, state, self._sessions)
-        self._delivery = Delivery(
-            store, self._sessions, shelf, notes, self.options, clock, self._settle, self._report_loss
+        self._delivery = Delivery(store, self._sessions, shelf, notes, self.options, clock, self._settle)
+        keys = KeyRing(
+            secret, legacy=self.options.legacy_keys, read_opens_all=self.options.read_key_publishes
+        )
+        self._handlers = Handlers(
+            store,
+            self._sessions,
+            self._delivery,
+            keys,
+            self._client_ids,
+            self.options,
+            clock,
+            self.statistics,
         )
         self._recover(notes)
         self._timers.at(clock.monotonic() + _HOUSEKEEPING, self._housekeeping)
@@ -214,8 +180,8 @@ class Engine:
             self.statistics.malformed += 1
             log.info("closing %s: %s", connection.remote, error)
             self._close(connection)
-        except sqlite3.Error as error:
-            self._state_failed(error)
+        except _STORAGE_ERRORS as error:
+            self._storage_failed(error)
 
     def lost(self, connection: Connection) -> None:
         """The connection is gone."""
@@ -275,8 +241,8 @@ class Engine:
         """Do what time asks for."""
         try:
             self._timers.run(self._clock.monotonic())
-        except sqlite3.Error as error:
-            self._state_failed(error)
+        except _STORAGE_ERRORS as error:
+            self._storage_failed(error)
 
     def _arm_connection(self, connection: Connection) -> None:
         deadline = connection.protocol.deadline
@@ -344,19 +310,18 @@ class Engine:
         if self._changed or self._sessions.dirty or self._state.pending:
             try:
                 self._sessions.save_due(self._clock.monotonic())
-                if self._unsynced:
+                if self.options.sync:
                     self._store.sync()
                 self._state.commit()
-            except (sqlite3.Error, YtpError, OSError) as error:
-                self._state_failed(error)
-            self._unsynced = False
+            except _STORAGE_ERRORS as error:
+                self._storage_failed(error)
         changed, self._changed = self._changed, set()
         return changed
 
-    def _state_failed(self, error: Exception) -> None:
+    def _storage_failed(self, error: Exception) -> None:
         """Nothing that was to be written is: no packet that depends on it may leave, memory must not run ahead."""
         self.statistics.failed_commits += 1
-        log.error("session state cannot be written: %s", error)
+        log.error("the log or the session state cannot be used: %s", error)
         self._state.rollback()
         owners = {self._owners[session] for session in self._sessions.dirty if session in self._owners}
         for connection in self._changed | owners:
@@ -383,23 +348,13 @@ class Engine:
     def _handle(self, connection: Connection, message: Message, now: float) -> None:
         if isinstance(message, Connect):
             self._on_connect(connection, message, now)
-            return
-        session = connection.session
-        assert session is not None
-        if isinstance(message, Publish):
-            self._on_publish(connection, session, message)
-        elif isinstance(message, Control):
-            self._on_control(session, message, now)
-        elif isinstance(message, PingRequest):
-            connection.send(_PING_ACK)
-        elif isinstance(message, Subscribe):
-            self._on_subscribe(connection, session, message)
-        elif isinstance(message, Unsubscribe):
-            self._on_unsubscribe(connection, session, message)
-        elif isinstance(message, Relay):
-            self._on_relay(connection, session, message)
-        else:
+        elif isinstance(message, Disconnect):
             self._close(connection)
+        else:
+            session = connection.session
+            assert session is not None
+            self._handlers.handle(connection, session, message, now)
+            self._settle(session)
 
     # --- CONNECT
 
@@ -430,23 +385,20 @@ class Engine:
         self.statistics.refused += 1
         log.info("refusing %s: %s", connection.remote, why)
         connection.send(encode_connect_ack(ConnectAck(code)))
-        if code is ReturnCode.BAD_CLIENT_ID:
-            offer = self.new_client_id(self.home_contract, primary=True)
+        if code is ReturnCode.BAD_CLIENT_ID and self.options.offer_client_ids:
+            offer = self.new_client_id(primary=True)
             message = encode_publish_message(PublishMessage(requests.OFFER_TOPIC, offer.encode()))
             connection.send(encode_publish(1, DeliveryMode.EXPRESS, [message]))
         self._close(connection)
 
-    def new_client_id(self, contract: int, *, primary: bool) -> str:
-        """A client id that this broker accepts."""
-        client = ClientId.new(contract, self._clock.time_ns() / 1e9, primary=primary)
-        # The epoch alone would make all ids of one second equal.
-        number = int.from_bytes(self._random_bytes(3), "big")
-        return ClientId(client.epoch, contract, primary, number).encode(self._secret)
+    def new_client_id(self, *, primary: bool) -> str:
+        """A client id of the broker's own contract."""
+        return self._client_ids.issue(self.home_contract, primary=primary)
 
     def _identify(self, connection: Connection, connect: Connect, now: float) -> None:
         text = connect.client_id[:52]
         try:
-            client = ClientId.decode(connect.client_id, self._secret)
+            client = self._client_ids.open(connect.client_id)
         except IdentityError as error:
             if not (connect.insecure and self.options.allow_any_id and connect.client_id):
                 self._refuse(connection, ReturnCode.BAD_CLIENT_ID, f"client id: {error}")
@@ -455,7 +407,7 @@ class Engine:
             client = ClientId(hash32(text.encode()), self.home_contract)
         try:
             session = self._attach(connection, (client.contract, text, connect.session_key), connect)
-        except (sqlite3.Error, YtpError) as error:
+        except _STORAGE_ERRORS as error:
             log.error("no session for %s: %s", connection.remote, error)
             self._refuse(connection, ReturnCode.UNAVAILABLE, "session state is not available")
             return
@@ -498,162 +450,10 @@ class Engine:
         try:
             self._delivery.pump()
             self._sessions.close(session, self._clock.time_ns())
-        except (sqlite3.Error, YtpError) as error:
+        except _STORAGE_ERRORS as error:
             # What was promised to the client is in the file already; the rest is sent again.
             log.error("state of a session that left cannot be written: %s", error)
         self._unload(session)
-
-    # --- PUBLISH
-
-    def _on_publish(self, connection: Connection, session: Session, publish: Publish) -> None:
-        try:
-            self._store_publish(connection, session, publish)
-        except (RequestError, TopicError, ValueError) as error:
-            if isinstance(error, YtpError) and not isinstance(error, RequestError):
-                self._store_failed(connection, session, publish.message_id, error)
-            else:
-                self._report(session, publish.message_id, error)
-        except (YtpError, OSError) as error:
-            self._store_failed(connection, session, publish.message_id, error)
-        else:
-            connection.send(encode(acknowledge(MessageType.PUBLISH, publish.message_id)))
-            self.pump()
-
-    def _store_failed(
-        self, connection: Connection, session: Session, message_id: int, error: Exception
-    ) -> None:
-        log.error("a message of %s cannot be stored: %s", connection.remote, error)
-        refusal = RequestError("the message cannot be stored", ErrorCode.SERVER_ERROR)
-        self._report(session, message_id, refusal)
-
-    def _store_publish(self, connection: Connection, session: Session, publish: Publish) -> None:
-        now_ns = self._clock.time_ns()
-        checked = check_publish(
-            publish,
-            now_ns=now_ns,
-            max_messages=self.options.max_messages,
-            check_key=lambda key, topic: connection.check_key(self._keys, key, topic, Permission.WRITE),
-        )
-        mode, duplicates = checked.mode, self._sessions.duplicates
-        fingerprint = digest(publish) if mode else b""
-        if mode and duplicates.seen(session.uid, publish.message_id, fingerprint, now_ns):
-            self.statistics.duplicates += 1
-            return
-        if checked.records:
-            receipt = None
-            if mode or checked.expiries:
-                size = len(checked.records)
-                receipt = Receipt(session.uid, publish.message_id, fingerprint, size, checked.expiries)
-            self._store.append(session.contract, mode, checked.records, receipt, now_ns)
-            self._unsynced = self.options.sync
-            self.statistics.published += len(checked.records)
-            connection.published += len(checked.records)
-            if mode:
-                duplicates.note(session.uid, publish.message_id, fingerprint, now_ns)
-        for message in checked.asked:
-            self._answer(connection, session, message)
-
-    def _report(self, session: Session, message_id: int, error: Exception) -> None:
-        """Tell a client that its request failed."""
-        self.statistics.failed_requests += 1
-        code = error.code if isinstance(error, RequestError) else ErrorCode.BAD_REQUEST
-        body = requests.error_body(ErrorCode(code), str(error), message_id)
-        session.notice(encode_publish_message(PublishMessage(requests.ERROR_TOPIC, body)))
-
-    def _report_loss(self, session: Session, error: RequestError) -> None:
-        self._report(session, 0, error)
-
-    def _answer(self, connection: Connection, session: Session, message: PublishMessage) -> None:
-        """A request to the server itself, such as for a security key."""
-        client = connection.client
-        assert client is not None
-        if message.topic == requests.KEYGEN:
-            allowed = client.primary or not self.options.keygen_primary_only
-            body = requests.keygen(message.payload, self._keys, client.contract, allowed)
-        elif message.topic == requests.CLIENT_ID:
-            made = self.new_client_id(client.contract, primary=False) if client.primary else None
-            body = requests.client_id(made)
-        else:
-            body = requests.error_body(ErrorCode.UNKNOWN_REQUEST, f"unknown request {message.topic[:80]!r}")
-        session.notice(encode_publish_message(PublishMessage(message.topic, body)))
-
-    # --- SUBSCRIBE, UNSUBSCRIBE, RELAY
-
-    def _each(self, session: Session, message_id: int, items: Sequence[T], act: Callable[[T], None]) -> None:
-        """Do something for every item of a request, reporting each failure by itself."""
-        limit = self.options.max_requests
-        if len(items) > limit:
-            error = RequestError(
-                f"{len(items)} items in one request, more than {limit}", ErrorCode.BAD_REQUEST
-            )
-            self._report(session, message_id, error)
-            return
-        for item in items:
-            try:
-                act(item)
-            except (RequestError, TopicError, ValueError) as error:
-                self._report(session, message_id, error)
-
-    def _readable(self, connection: Connection, text: str) -> tuple[Filter, dict[str, str]]:
-        """The filter and options of a topic that the client wants to read."""
-        parsed = parse_topic_text(text)
-        pattern = parse_filter(parsed.topic)
-        connection.check_key(self._keys, parsed.key, pattern.text, Permission.READ)
-        return pattern, parsed.options
-
-    def _on_subscribe(self, connection: Connection, session: Session, message: Subscribe) -> None:
-        self.pump()
-
-        def subscribe(asked: Subscription) -> None:
-            if asked.mode not in (0, 1, 2):
-                raise RequestError(f"DeliveryMode {asked.mode} does not exist", ErrorCode.BAD_REQUEST)
-            pattern, _ = self._readable(connection, asked.topic)
-            delay = min(max(asked.delay, 0), _MAX_DELAY_MS) / 1000
-            self._sessions.subscribe(session, pattern, DeliveryMode(asked.mode), delay)
-
-        self._each(session, message.message_id, message.subscriptions, subscribe)
-        self._delivery.filters_changed(session)
-        connection.send(encode(acknowledge(MessageType.SUBSCRIBE, message.message_id)))
-        self._settle(session)
-
-    def _on_unsubscribe(self, connection: Connection, session: Session, message: Unsubscribe) -> None:
-        self.pump()
-
-        def unsubscribe(asked: Subscription) -> None:
-            self._sessions.unsubscribe(session, parse_filter(parse_topic_text(asked.topic).topic))
-
-        self._each(session, message.message_id, message.subscriptions, unsubscribe)
-        self._delivery.filters_changed(session)
-        connection.send(encode(acknowledge(MessageType.UNSUBSCRIBE, message.message_id)))
-        self._settle(session)
-
-    def _on_relay(self, connection: Connection, session: Session, message: Relay) -> None:
-        now_ns = self._clock.time_ns()
-        jobs: list[RelayJob] = []
-
-        def relay(asked: RelayRequest) -> None:
-            pattern, options = self._readable(connection, asked.topic)
-            last = options.get("last", asked.last)
-            if last:
-                span = min(parse_seconds_or_duration(last), int(self.options.history * 1e9))
-                if not self._delivery.can_relay(session, len(jobs) + 1):
-                    raise RequestError("too many relay requests are waiting", ErrorCode.BAD_REQUEST)
-                jobs.append(RelayJob(pattern, now_ns - span, self.options.relay_limit))
-
-        self._each(session, message.message_id, message.requests, relay)
-        connection.send(encode(acknowledge(MessageType.RELAY, message.message_id)))
-        self._delivery.relay(session, jobs)
-
-    # --- answers of clients
-
-    def _on_control(self, session: Session, message: Control, now: float) -> None:
-        if message.flow is FlowControl.ACKNOWLEDGE:
-            session.on_acknowledge(message.message_id, now)
-        elif message.flow is FlowControl.RECEIVE:
-            session.on_receive(message.message_id, now)
-        else:
-            session.on_receipt(message.message_id, now)
-        self._settle(session)
 
     # --- the log
 
@@ -661,8 +461,8 @@ class Engine:
         """Offer what is new in the log to those who want it."""
         try:
             self._delivery.pump()
-        except sqlite3.Error as error:
-            self._state_failed(error)
+        except _STORAGE_ERRORS as error:
+            self._storage_failed(error)
 
     @property
     def busy(self) -> bool:
@@ -673,8 +473,8 @@ class Engine:
         """Read some of the log for sessions that catch up or wait for a relay. ``budget`` is in messages."""
         try:
             self._delivery.work(budget)
-        except sqlite3.Error as error:
-            self._state_failed(error)
+        except _STORAGE_ERRORS as error:
+            self._storage_failed(error)
 
 
 def _nothing(now: float) -> None:

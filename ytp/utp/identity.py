@@ -7,14 +7,17 @@ ask for further (*secondary*) ids of its contract.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from ytp.net.clock import Clock
+
 __all__ = [
     "ClientId",
+    "ClientIds",
     "IdentityError",
     "decode_text",
     "encode_text",
@@ -64,7 +67,6 @@ def hash32(data: bytes) -> int:
     return value
 
 
-@lru_cache(maxsize=4096)
 def salted_hash32(data: bytes, salt: int) -> int:
     """``hash32`` of the bytes, shuffled by the salt if it is not zero."""
     if not salt:
@@ -133,6 +135,25 @@ class ClientId:
         clear = masked[:4] + struct.pack(">I", hash32(masked))
         sealed = ChaCha20Poly1305(key).encrypt(_salt(key) + clear, masked[4:], None)
         return encode_text(clear + sealed)
+
+
+class ClientIds:
+    """Issues and opens the client ids of one server."""
+
+    def __init__(self, secret: bytes, clock: Clock, random_bytes: Callable[[int], bytes]) -> None:
+        self._secret = secret
+        self._clock = clock
+        self._random_bytes = random_bytes
+
+    def issue(self, contract: int, *, primary: bool) -> str:
+        """A new id. The epoch alone would make all ids of one second equal, so the number is random."""
+        epoch = ClientId.new(contract, self._clock.time_ns() / 1e9).epoch
+        number = int.from_bytes(self._random_bytes(3), "big")
+        return ClientId(epoch, contract, primary, number).encode(self._secret)
+
+    def open(self, text: str) -> ClientId:
+        """What is in an id; IdentityError if it is not one of ours."""
+        return ClientId.decode(text, self._secret)
 
 
 def _salt(key: bytes) -> bytes:

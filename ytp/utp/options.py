@@ -18,8 +18,12 @@ class BrokerOptions:
     """Accept clients that choose to work without security keys."""
     allow_any_id: bool = False
     """Accept client ids of any form from insecure clients; they share the broker's own contract."""
+    offer_client_ids: bool = True
+    """Offer a new client id to who comes without a good one."""
     keygen_primary_only: bool = False
     """Only primary clients may ask for security keys."""
+    max_topics_size: int = 256 * 1024 * 1024
+    """Memory that the names of all topics may take, about."""
     max_connections: int = 10_000
     connect_timeout: float = 10.0
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+from ytp.utp.codec import encode_publish_message
 from ytp.utp.errors import ErrorCode, RequestError
 from ytp.utp.keys import KeyRing, parse_permissions
+from ytp.utp.messages import PublishMessage
+from ytp.utp.session import Session
 from ytp.utp.topics import TopicError
 
 __all__ = [
@@ -17,6 +20,7 @@ __all__ = [
     "error_body",
     "keygen",
     "parse_error",
+    "report",
 ]
 
 KEYGEN = "unitdb/keygen"
@@ -47,6 +51,13 @@ def parse_error(payload: bytes) -> tuple[RequestError, int]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return RequestError("the server sent an unreadable error", ErrorCode.SERVER_ERROR), 0
     return RequestError(text, code), message_id
+
+
+def report(session: Session, message_id: int, error: Exception) -> None:
+    """Tell a client that its request failed (0: that something else did)."""
+    code = error.code if isinstance(error, RequestError) else ErrorCode.BAD_REQUEST
+    body = error_body(ErrorCode(code), str(error), message_id)
+    session.notice(encode_publish_message(PublishMessage(ERROR_TOPIC, body)))
 
 
 def keygen(payload: bytes, keys: KeyRing, contract: int, allowed: bool) -> bytes:

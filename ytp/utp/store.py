@@ -7,6 +7,7 @@ own: after a crash the log itself says what has been stored.
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ytp.errors import InvalidNameError
+from ytp.errors import InvalidNameError, NoSpaceError
 from ytp.names import UTP_RECEIPTS, utp_channel, utp_topic
 from ytp.utp.codec import encode_publish_message
 from ytp.utp.duplicates import DIGEST_SIZE
@@ -33,6 +34,8 @@ PEERS = {
 }
 _RECEIPT = struct.Struct("<Qi16sHH")
 _EXPIRY = struct.Struct("<Hq")
+_CHANNEL_COST = 500
+"""What a channel takes in memory beside its name, in bytes."""
 
 
 class Stored:
@@ -239,9 +242,11 @@ class HistorySearch:
 class MessageStore:
     """The log of a broker, on a bus that others read and write as well."""
 
-    def __init__(self, bus: Bus, home_contract: int) -> None:
+    def __init__(self, bus: Bus, home_contract: int, max_topics_size: int = 256 * 1024 * 1024) -> None:
         self._bus = bus
         self._names = _Names(bus, home_contract)
+        self._topics_left = max_topics_size
+        self._unsynced = False
         self._peers = {mode: bus.peer(name) for name, mode in PEERS.items()}
         self._receipts = self._peers[DeliveryMode.RELIABLE].channel(UTP_RECEIPTS)
         self._channels: dict[tuple[DeliveryMode, int, str], Channel] = {}
@@ -263,6 +268,7 @@ class MessageStore:
     ) -> None:
         """Write all messages of a packet and its receipt, or none of them."""
         channels = [self._channel(mode, contract, topic) for topic, _ in records]
+        self._unsynced = True
         if receipt is None and len(records) == 1:
             channels[0].write(records[0][1], time_ns)
             return
@@ -276,12 +282,18 @@ class MessageStore:
         key = (mode, contract, topic)
         channel = self._channels.get(key)
         if channel is None:
+            cost = len(topic) + _CHANNEL_COST
+            if cost > self._topics_left:
+                raise NoSpaceError(errno.ENOSPC, "the names of all topics take more memory than allowed")
+            self._topics_left -= cost
             channel = self._channels[key] = self._peers[mode].channel(self._names.channel(contract, topic))
         return channel
 
     def sync(self) -> None:
         """Wait until everything written so far is on the disk."""
-        self._bus.sync()
+        if self._unsynced:
+            self._bus.sync()
+            self._unsynced = False
 
     # --- reading on
 

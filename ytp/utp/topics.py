@@ -24,6 +24,7 @@ __all__ = [
 
 MAX_TOPIC_BYTES = 65535
 MAX_LEVELS = 100
+_SHORT = 200
 
 T = TypeVar("T")
 
@@ -96,13 +97,17 @@ def _check_size(text: str) -> None:
         raise TopicError(f"topic {text[:80]!r} has a NUL character")
 
 
-@lru_cache(maxsize=4096)
 def parse_filter(text: str) -> Filter:
     """Check a filter; TopicError if it is not valid.
 
     >>> parse_filter("teams.*...").matches("teams.a.b.c")
     True
     """
+    # Strangers choose the texts, so only short ones are remembered.
+    return _parse_short(text) if len(text) <= _SHORT else _parse(text)
+
+
+def _parse(text: str) -> Filter:
     _check_size(text)
     deep = text.endswith("...")
     body = text[:-3] if deep else text
@@ -120,12 +125,21 @@ def parse_filter(text: str) -> Filter:
     return Filter(text, levels, deep)
 
 
-@lru_cache(maxsize=65536)
+_parse_short = lru_cache(maxsize=4096)(_parse)
+
+
 def check_topic(text: str) -> str:
     """Check a topic that is published to (no wildcards); returns it."""
+    return _check_short(text) if len(text) <= _SHORT else _check(text)
+
+
+def _check(text: str) -> str:
     if parse_filter(text).is_wildcard:
         raise TopicError(f"topic {text[:80]!r} has a wildcard and cannot be published to")
     return text
+
+
+_check_short = lru_cache(maxsize=65536)(_check)
 
 
 class _Node(Generic[T]):
