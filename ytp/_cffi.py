@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
@@ -51,6 +51,8 @@ KIND_DIRECTORY: int = lib.YTP_KIND_DIRECTORY
 KIND_RESERVED: int = lib.YTP_KIND_RESERVED
 ID_FIRST: int = lib.YTP_ID_FIRST
 library_version: str = ffi.string(lib.ytp_version()).decode()
+
+Progress = Callable[[int, int], object]
 
 OK: int = lib.YTP_OK
 SPINS = 2000  # looks at the list before a reader parks
@@ -128,6 +130,23 @@ def expect(value: object, kind: type) -> None:
     """C code would follow a wrong object's pointers; refuse it here."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+
+
+def progress_of(progress: Progress | None) -> tuple[Any, list[BaseException]]:
+    """The C function that calls ``progress``, and where an exception of it will be."""
+    raised: list[BaseException] = []
+    if progress is None:
+        return ffi.NULL, raised
+
+    def call(closure: Any, nodes: int, offset: int) -> bool:
+        try:
+            progress(nodes, offset)
+        except BaseException as error:
+            raised.append(error)
+            return False
+        return True
+
+    return ffi.callback("bool(void *, uint64_t, uint64_t)", call), raised
 
 
 class Handle:
@@ -391,10 +410,34 @@ class Handle:
         if code != OK:
             self.fail(code, err)
 
-    def verify(self) -> dict[str, Any]:
-        """The report of a structural check as a dict; "error" is None for a sound file."""
+    def salvage(self, target: Handle, unverified: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+        """Copies what can be reached into a new file; returns the report as a dict."""
+        expect(target, Handle)
+        r, err, damage = new("ytp_salvage_report_t *"), new(ERROR), new(ERROR)
+        call, raised = progress_of(progress)
+        code = lib.ytp_bus_salvage(self._bus, target._bus, unverified, call, ffi.NULL, r, damage, err)
+        if raised:
+            raise raised[0]
+        if code != OK:
+            target.fail(code, err)
+        return {
+            "copied": r.copied,
+            "bytes": r.bytes,
+            "behind_break": r.behind_break,
+            "dropped": r.dropped,
+            "break_offset": known(r.break_offset),
+            "error": failure(lib.YTP_ERR_CORRUPT, damage, self._path) if damage.text[0] != b"\0" else None,
+        }
+
+    def verify(self, progress: Progress | None = None) -> dict[str, Any]:
+        """The report of a structural check as a dict; "error" is None for a sound file.
+
+        ``progress`` is called now and then with the number of messages and the offset reached."""
+        call, raised = progress_of(progress)
         r, err = new("ytp_verify_report_t *"), new(ERROR, {"offset": lib.YTP_NO_OFFSET})
-        code = lib.ytp_bus_verify(self._bus, ffi.NULL, ffi.NULL, r, err)
+        code = lib.ytp_bus_verify(self._bus, call, ffi.NULL, r, err)
+        if raised:
+            raise raised[0]
         return {
             "nodes": r.nodes,
             "data_messages": r.data_messages,

@@ -239,9 +239,19 @@ class Bus:
         """Sizes and state of the file: file_size, reserved_size, mapped_size, durable, has_aux, unlinked."""
         return dict(self._handle.info())
 
-    def verify(self) -> dict[str, Any]:
-        """Checks the structure of the whole file. "error" is None when it is sound, an exception otherwise."""
-        return dict(self._handle.verify())
+    def verify(self, progress: Callable[[int, int], object] | None = None) -> dict[str, Any]:
+        """Checks the structure of the whole file. "error" is None when it is sound, an exception otherwise.
+
+        ``progress`` is called now and then with the number of messages and the offset reached.
+        """
+        return self._handle.verify(progress)  # type: ignore[no-any-return]
+
+    def update_index(self, *, rebuild: bool = False) -> None:
+        """Brings the index in the file up to the end of the log; writers do so by themselves."""
+        if rebuild:
+            self._handle.rebuild_index()
+        else:
+            self._handle.update_index()
 
     def close_log(self) -> None:
         """Ends the log for good: nobody can append any more (closable yamal8 files)."""

@@ -96,6 +96,33 @@ cdef bytes encode_name(object name, str what):
     return encoded
 
 
+cdef class Progress:
+    """Carries calls of a long run from C to Python, and an exception of theirs (or Ctrl-C) back."""
+
+    cdef object call
+    cdef object error
+
+    def __cinit__(self, call):
+        self.call = call
+
+    cdef int reraise(self) except -1:
+        if self.error is not None:
+            raise self.error
+        return 0
+
+
+cdef cbool on_progress(void *closure, uint64_t nodes, uint64_t offset) noexcept with gil:
+    cdef Progress progress = <Progress>closure
+    try:
+        PyErr_CheckSignals()
+        if progress.call is not None:
+            progress.call(nodes, offset)
+        return True
+    except BaseException as error:
+        progress.error = error
+        return False
+
+
 cdef class Handle:
     """An open yamal file with its names. Messages and views keep it, and with it the mapping, alive."""
 
@@ -397,15 +424,36 @@ cdef class Handle:
         if rc != YTP_OK:
             self.fail(rc, &err)
 
-    def verify(self):
-        """The report of a structural check as a dict; "error" is None for a sound file."""
+    def salvage(self, Handle target, bint unverified=False, progress=None):
+        """Copies what can be reached into a new file; returns the report as a dict."""
+        cdef ytp_salvage_report_t r
+        cdef ytp_error_t err, damage
+        cdef int rc
+        cdef Progress closure = Progress.__new__(Progress, progress)
+        with nogil:
+            rc = ytp_bus_salvage(self.bus, target.bus, unverified, on_progress, <void *>closure, &r, &damage, &err)
+        closure.reraise()
+        if rc != YTP_OK:
+            target.fail(rc, &err)
+        return {
+            "copied": r.copied, "bytes": r.bytes, "behind_break": r.behind_break, "dropped": r.dropped,
+            "break_offset": None if r.break_offset == YTP_NO_OFFSET else r.break_offset,
+            "error": failure(YTP_ERR_CORRUPT, &damage, self.path) if damage.text[0] else None,
+        }
+
+    def verify(self, progress=None):
+        """The report of a structural check as a dict; "error" is None for a sound file.
+
+        ``progress`` is called now and then with the number of messages and the offset reached."""
+        cdef Progress closure = Progress.__new__(Progress, progress)
         cdef ytp_verify_report_t r
         cdef ytp_error_t err
         cdef int rc
         err.text[0] = 0
         err.offset = YTP_NO_OFFSET
         with nogil:
-            rc = ytp_bus_verify(self.bus, NULL, NULL, &r, &err)
+            rc = ytp_bus_verify(self.bus, on_progress, <void *>closure, &r, &err)
+        closure.reraise()
         return {
             "nodes": r.nodes, "data_messages": r.data_messages, "data_bytes": r.data_bytes, "peers": r.peers,
             "channels": r.channels, "duplicates": r.duplicates, "unannounced": r.unannounced,

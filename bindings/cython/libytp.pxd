@@ -193,8 +193,19 @@ cdef extern from "ytp/ytp.h" nogil:
     uint32_t ytp_wait_value(const uint32_t *word)
     void ytp_wait_ring(uint32_t *word)
     int ytp_cursor_wait(ytp_cursor_t *cursor, uint32_t spins, uint64_t park_ns, uint64_t timeout_ns, ytp_error_t *err)
-    int ytp_bus_verify(ytp_bus_t *bus, void *progress, void *closure, ytp_verify_report_t *report, ytp_error_t *err)
+    ctypedef cbool (*ytp_verify_progress_t)(void *closure, uint64_t nodes, uint64_t offset)
+    int ytp_bus_verify(ytp_bus_t *bus, ytp_verify_progress_t progress, void *closure, ytp_verify_report_t *report, ytp_error_t *err)
     int ytp_bus_carry_over(ytp_bus_t *source, ytp_bus_t *target, uint64_t time, ytp_error_t *err)
+
+    ctypedef struct ytp_salvage_report_t:
+        uint64_t copied
+        uint64_t bytes
+        uint64_t behind_break
+        uint64_t dropped
+        uint64_t break_offset
+
+    int ytp_bus_salvage(ytp_bus_t *source, ytp_bus_t *target, cbool unverified, ytp_verify_progress_t progress,
+                        void *closure, ytp_salvage_report_t *report, ytp_error_t *damage, ytp_error_t *err)
     cbool ytp_pattern_matches(const char *pattern, size_t pattern_len, const char *name, size_t len)
 
 cdef extern from "time.h" nogil:

@@ -252,6 +252,11 @@ static inline int decode_yamal8(ytp_cursor_t *c, uint64_t offset, uint64_t size,
     return YTP_OK;
 }
 
+int ytpi_cursor_decode(ytp_cursor_t *c, uint64_t offset, uint64_t size, ytp_message_t *m, ytp_error_t *err)
+{
+    return c->y->yamal8 ? decode_yamal8(c, offset, size, m, err) : decode_ytp(c, offset, size, m, err);
+}
+
 /* --- reading --- */
 
 static int at_end(ytp_cursor_t *c, uint64_t next, ytp_error_t *err)

@@ -38,6 +38,9 @@ struct ytp_cursor {
     uint64_t nap_ns; /* current nap of a wait without a wait word */
 };
 
+/* What the checked node at `offset` holds; everything but offset and seqno. */
+int ytpi_cursor_decode(ytp_cursor_t *c, uint64_t offset, uint64_t size, ytp_message_t *m, ytp_error_t *err);
+
 /* ytp_cursor_ready with a sequentially consistent load: the last look before sleeping. */
 static inline bool ytpi_cursor_ready_seq(const ytp_cursor_t *c)
 {

@@ -318,13 +318,13 @@ class RollingBus:
         }
         return totals | {"files": files}
 
-    def verify(self) -> dict[str, Any]:
+    def verify(self, progress: Callable[[int, int], object] | None = None) -> dict[str, Any]:
         """Checks every file. "error" is the first damage found, or None."""
         self._check()
         total: dict[str, Any] = {"files": {}, "error": None}
         for number in self._directory.numbers():
             with self._open_to_read(number) as bus:
-                report = bus.verify()
+                report = bus.verify(progress)
             total["files"][bus.path] = report
             total["error"] = total["error"] or report["error"]
         for key in ("nodes", "data_messages", "data_bytes", "unverified"):

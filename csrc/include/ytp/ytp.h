@@ -10,6 +10,7 @@
  *   scan.h    columns for Arrow consumers
  *   scdp.h    the text of directory messages
  *   verify.h  structural check of a whole file
+ *   salvage.h what can be saved of a damaged one
  *
  * Caveats worth knowing before anything else:
  *   - Handles may be used by any number of threads unless a function says "single owner".
@@ -25,6 +26,7 @@
 #include "ytp/cursor.h"
 #include "ytp/error.h"
 #include "ytp/index.h"
+#include "ytp/salvage.h"
 #include "ytp/scan.h"
 #include "ytp/scdp.h"
 #include "ytp/verify.h"
