@@ -42,7 +42,7 @@ void ytpi_index_destroy_walk(ytpi_index_t *index)
 
 void ytpi_index_destroy_chains(ytpi_index_t *index)
 {
-    if (!index->on)
+    if (!index->checkpoints.y) /* never begun; an index that lied was begun and is off */
         return;
     ytpi_chain_destroy(&index->checkpoints);
     ytpi_chain_destroy(&index->controls);
