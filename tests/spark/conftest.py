@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two local cores, no web page, little memory."""
     import ytp.spark
 
@@ -41,6 +41,7 @@ def spark() -> Iterator[SparkSession]:
         config={
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.log.level": "ERROR",
             "spark.sql.streaming.stopTimeout": "60s",
         },

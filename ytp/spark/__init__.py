@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ytp.spark.session import find_java, register, session
+from ytp.spark.java import find_java
+from ytp.spark.start import register, session
 
 if TYPE_CHECKING:
     import os

@@ -31,9 +31,12 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.fields = fields
         self.conditions = from_options(options)
+        # Only when asked for: Spark keeps one plan per DataFrame and gives the partitions of the filters that it pushed
+        # last to every other use of that DataFrame, so that self-joins and later queries without a filter lose rows.
         # On the instance, not the class: Spark refuses every query on a class that overrides the method while its
         # setting for it is off, which is the default.
-        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
+        if options.push_filters:
+            self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
         files = find_files(self.options)
@@ -75,7 +78,7 @@ class BatchReader(DataSourceReader):
 class PushFilters:
     """Looks to Spark like the method that it stands for; see :class:`BatchReader`."""
 
-    __func__ = getattr(DataSourceReader, "pushFilters", None)
+    __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", list))  # Spark 4.0 has no such method
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader

@@ -14,12 +14,15 @@ from ytp._backend import core
 from ytp.arrow import first_position
 from ytp.errors import CorruptError, FormatError
 
-__all__ = ["DAMAGE", "FileIndex", "Identity", "Stretch", "identify", "matching"]
+__all__ = ["DAMAGE", "FileIndex", "Identity", "Stretch", "begins_with", "identify", "matching", "open_file"]
 
 DAMAGE = (CorruptError, FormatError)
 
 #: A handle maps what it walks; it is opened anew after so many bytes, so that little of a file stays resident.
 STEP = 64 << 20
+
+#: A file is told from another of the same name by so many nodes at its beginning.
+IDENTIFYING = 16
 
 #: (start, seqno, end, end seqno), nodes, rows, announcements, bytes, time_min, time_max, channels, peers
 Stretch = tuple[tuple[int, int, int, int], int, int, int, int, int, int, int, int]
@@ -27,31 +30,38 @@ Stretch = tuple[tuple[int, int, int, int], int, int, int, int, int, int, int, in
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which file this is: a replaced one has another inode or another beginning."""
+    """Which file this is: a replaced one has another inode or begins with other messages."""
 
     inode: int
     digest: str
 
     def check(self, bus: ytp.Bus) -> None:
-        now = identify(bus)
-        if now != self:
+        if os.stat(bus.path).st_ino != self.inode or not begins_with(bus, self.digest):
             raise CorruptError(f"{bus.path}: the file was replaced by another one", bus.path)
 
 
 def identify(bus: ytp.Bus) -> Identity:
-    """Inode and a digest of the first message, or an empty one while there is none."""
+    return Identity(os.stat(bus.path).st_ino, digest_of(bus, IDENTIFYING))
+
+
+def digest_of(bus: ytp.Bus, nodes: int) -> str:
+    """How many nodes (of those asked for) the file begins with, and a digest of them; empty for an empty file."""
     handle = bus._handle
-    found, _ = core.stretches(handle, first_position(handle), 0, max_count=1, limit_bytes=1)
-    digest = ""
-    if found:
-        end = found[0][0][2]
-        header = 32 if bus.format == "yamal8" else 24
-        size = min(found[0][4], 256)
-        # The fields that may still change after the commit (the link to the next node) are left out.
-        digest = hashlib.sha256(
-            bytes(handle.view(end, 8)) + bytes(handle.view(end + header, size))
-        ).hexdigest()[:16]
-    return Identity(os.stat(bus.path).st_ino, digest)
+    found, _ = core.stretches(
+        handle, first_position(handle), 0, kinds=core.ALL_KINDS, max_count=1, limit_rows=nodes
+    )
+    header = 32 if bus.format == "yamal8" else 24
+    digest = hashlib.sha256()
+    for (_, _, offset, _), *_ in found:
+        # Size and the beginning of the payload; links are left out, the last one may still be set.
+        size = bytes(handle.view(offset, 8))
+        digest.update(size + bytes(handle.view(offset + header, min(int.from_bytes(size, "little"), 256))))
+    return f"{len(found)}:{digest.hexdigest()[:16]}" if found else ""
+
+
+def begins_with(bus: ytp.Bus, digest: str) -> bool:
+    """Whether a file begins with the nodes of which a digest was taken, perhaps when it had only a few."""
+    return not digest or digest_of(bus, int(digest.partition(":")[0])) == digest
 
 
 @dataclass(slots=True)
@@ -93,16 +103,15 @@ class FileIndex:
         rows, size, more = limit_rows, limit_bytes, True
         while more:
             with open_file(self.path) as bus:
-                if self.identity.digest:
-                    self.identity.check(bus)
-                else:
-                    self.identity = identify(bus)
+                self.identity.check(bus)
                 if to is None:
                     to = self._end(bus)
                 if to == self.position:
                     # In this order: what is closed stays so, and then its end is final.
                     self.closed = is_closed(bus) and self._end(bus) == self.position
                     break
+                if not self.identity.digest:
+                    self.identity = identify(bus)
                 step = min(STEP, size) if limit_bytes else STEP
                 found, self.error = core.stretches(
                     bus._handle,

@@ -51,6 +51,7 @@ class Options:
     peers: tuple[str, ...] | None = None
     include: str = "data"
     include_metadata: bool = False
+    push_filters: bool = False
     time_type: str = "long"
     name_type: str = "string"
     mode: str = "FAILFAST"
@@ -123,7 +124,7 @@ def snake(name: str) -> str:
 
 
 def parse_paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """``load("/x")`` gives ``path``; ``load(["/x", "/y"])`` gives ``paths`` as a JSON list."""
+    """``load("/x")`` gives ``path``, ``load(["/x", "/y"])`` gives ``paths`` as JSON, a table its ``location``."""
     lowered = {key.lower(): value for key, value in given.items()}
     paths: list[str] = []
     if "paths" in lowered:
@@ -136,6 +137,8 @@ def parse_paths(given: Mapping[str, str]) -> tuple[str, ...]:
         paths += listed
     if "path" in lowered:
         paths.append(lowered["path"])
+    if not paths and "location" in lowered:
+        paths.append(lowered["location"])
     return tuple(paths)
 
 
@@ -237,6 +240,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "peers": parse_names,
     "include": one_of("data", "all"),
     "includeMetadata": parse_bool,
+    "pushFilters": parse_bool,
     "timeType": one_of("long", "timestamp"),
     "nameType": one_of("string", "binary"),
     "mode": one_of(*MODES),

@@ -61,7 +61,10 @@ def expand_braces(pattern: str) -> Iterator[str]:
 def find_files(options: Options) -> list[File]:
     """All files that the paths mean, each once, in a fixed order."""
     if not options.paths:
-        raise ConfigError('a path is needed: spark.read.format("yamal").load("logs/")')
+        raise ConfigError(
+            'a path is needed: spark.read.format("yamal").load("logs/"). In SQL use CREATE TEMPORARY VIEW v USING '
+            "yamal OPTIONS (path 'logs/'): Spark does not tell a source the path of a table"
+        )
     found: dict[str, File] = {}
     for given in options.paths:
         for root in expand(local_path(given), given, options):

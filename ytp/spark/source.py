@@ -15,7 +15,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ytp.errors import ConfigError
 from ytp.spark.columns import Field, default_fields
 from ytp.spark.options import Options
 from ytp.spark.paths import find_files, partition_columns
@@ -72,16 +71,12 @@ class YamalSource(DataSource):
 
 
 def fields_of(schema: StructType) -> tuple[Field, ...]:
-    """The columns of a schema, as far as the source knows their types."""
-    fields = []
-    for field in schema.fields:
-        for form, kind in FORMS.items():
-            if isinstance(field.dataType, kind):
-                fields.append(Field(field.name, form, field.nullable))
-                break
-        else:
-            raise ConfigError(f"column {field.name}: the source has no {field.dataType.simpleString()}")
-    return tuple(fields)
+    """The columns of a schema; whether the source has them is checked against the files."""
+    names = {kind: form for form, kind in FORMS.items()}
+    return tuple(
+        Field(field.name, names.get(type(field.dataType), field.dataType.simpleString()), field.nullable)
+        for field in schema.fields
+    )
 
 
 def fields_to_write(schema: StructType) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ytp.errors import ConfigError, YtpError
 from ytp.spark.batch import SharePartition
 from ytp.spark.columns import Field, check_fields
 from ytp.spark.filters import from_options
-from ytp.spark.index import DAMAGE, FileIndex, Stretch
+from ytp.spark.index import DAMAGE, FileIndex, Stretch, begins_with, open_file
 from ytp.spark.offsets import FileOffset, Offsets
 from ytp.spark.options import Options
 from ytp.spark.paths import File, find_files, partition_columns
@@ -68,8 +68,9 @@ class Tracker:
         return tracker
 
     def check(self, offset: FileOffset) -> None:
-        if offset.digest and offset.digest != self.index.identity.digest:
-            raise DataLossError(f"{self.file.path}: the file was replaced by another one")
+        with open_file(self.file.path) as bus:
+            if not begins_with(bus, offset.digest):
+                raise DataLossError(f"{self.file.path}: the file was replaced by another one")
 
     @property
     def offset(self) -> FileOffset:
@@ -238,6 +239,11 @@ class StreamReader(*BASES):  # type: ignore[misc]
             stretches = tracker.walk(to, self.kinds, rows, size)
         return stretches, tracker.offset
 
+    def _replaced(self, file: File, before: FileOffset) -> bool:
+        """Whether a file is another one now, and is to be read from its beginning as failOnDataLoss=false asks."""
+        with open_file(file.path) as bus:
+            return not self.options.fail_on_data_loss and not begins_with(bus, before.digest)
+
     def _tracker(self, file: File, before: FileOffset | None) -> Tracker:
         tracker = self.trackers.get(file.path)
         try:
@@ -265,6 +271,8 @@ class StreamReader(*BASES):  # type: ignore[misc]
         wanted: list[tuple[Piece, Stretch]] = []
         for path, to in after.files.items():
             since = before.files.get(path)
+            if since is not None and path in by_path and self._replaced(by_path[path], since):
+                since = None
             if since is not None and since.seqno > to.seqno:
                 logger.warning("%s: the batch starts at %d behind its end %d", path, since.seqno, to.seqno)
                 continue
