@@ -86,6 +86,7 @@ coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
 bench: bench-c ## Measure ours against its rivals and against the floors; report in docs/performance
 	@$(ENV) dev bench --build
 	@mkdir -p build/results
+	$(RUN) -m pytest bench/test_calls.py -q --benchmark-json build/results/calls.json
 	$(RUN) -m bench --json build/results/bench.json --report docs/performance
 
 bench-c: ## Measure the C core against the floors of this machine
