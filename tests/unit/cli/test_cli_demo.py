@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,19 +25,22 @@ from ytp.cli.demo.view import State, draw, show_live
 def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Path) -> None:
     path = tmp_path / "kept.ytp"
     rows = json.loads(
-        run("demo", "--no-spark", "--seconds", "0.5", "--file", path, "--format", "json").output
+        run("demo", "--without", "spark", "--seconds", "0.5", "--file", path, "--format", "json").output
     )
     assert all(row["equal"] for row in rows)
     assert {(row["door"], row["publisher"]) for row in rows} >= {
-        (f"process reader-{n}", publisher) for n in (1, 2) for publisher in PUBLISHERS
+        *((f"process reader-{n}", publisher) for n in (1, 2) for publisher in (*PUBLISHERS, "sensors")),
+        *(("Arrow scan", publisher) for publisher in (*PUBLISHERS, "sensors")),
+        ("uTP device", "ticks"),
     }
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept.ytp"]
     assert all(row["sent"] > 0 for row in rows)
     with ytp.open(path, "r") as bus:
         assert {event.peer for event in bus.subscriptions()} == {"reader-1", "reader-2"}
 
 
 def test_demo_for_people_ends_with_the_verdict(run) -> None:
-    text = run("demo", "--no-spark", "--seconds", "0.3", "--subscribers", "1").output
+    text = run("demo", "--without", "spark", "--seconds", "0.3", "--subscribers", "1").output
     assert text.rstrip().endswith("sent = received at every door")
 
 
@@ -48,7 +52,7 @@ def test_demo_does_not_write_into_an_existing_file(run, market: Path) -> None:
 
 def test_interruption_stops_all_processes(start, tmp_path: Path) -> None:
     child = start(
-        "demo", "--no-spark", "--seconds", "60", "--file", tmp_path / "cut.ytp", TMPDIR=str(tmp_path)
+        "demo", "--without", "spark", "--seconds", "60", "--file", tmp_path / "cut.ytp", TMPDIR=str(tmp_path)
     )
     assert child.stdout is not None
     child.stdout.readline()
@@ -123,20 +127,20 @@ def test_spark_counts_the_same(start) -> None:
     output, errors = child.communicate(timeout=100)
     assert child.returncode == 0, errors
     rows = json.loads(output)
-    assert {row["publisher"] for row in rows if row["door"] == "Spark query" and row["equal"]} == set(
-        PUBLISHERS
-    )
+    counted = {row["publisher"] for row in rows if row["door"] == "Spark query" and row["equal"]}
+    assert counted == {*PUBLISHERS, "sensors"}
 
 
 def test_a_door_that_is_not_installed_is_left_out(run, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
     real = importlib.util.find_spec
-    absent = ("pyarrow", "pyspark")
+    absent = ("aiohttp", "pyarrow", "pyspark")
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name in absent else real(name, *rest)
     )
     text = run("demo", "--seconds", "0.2", "--subscribers", "1").output
+    assert "uTP device: left out, aiohttp is not installed: pip install 'ytp[net]'" in text
     assert "Arrow scan: left out, pyarrow is not installed: pip install pyarrow" in text
     assert "Spark query: left out, pyspark is not installed: pip install 'ytp[spark]'" in text
     assert text.rstrip().endswith("sent = received at every door")
@@ -155,7 +159,7 @@ def test_the_roles_side_by_side(tmp_path: Path) -> None:
     path = str(tmp_path / "roles.ytp")
     ytp.open(path).close()
     with ThreadPoolExecutor(4) as pool:
-        work = [pool.submit(subscribe, path, "reader-1")]
+        work = [pool.submit(subscribe, path, "reader-1", *PUBLISHERS)]
         work += [pool.submit(publish, path, name, "0.3", "reader-1") for name in PUBLISHERS]
         for one in work:
             one.result(timeout=60)
@@ -172,14 +176,14 @@ def test_roles_give_up_when_the_others_do_not_come(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(roles, "PATIENCE", 0.05)
     path = str(tmp_path / "alone.ytp")
     with pytest.raises(ytp.WaitTimeout, match="nothing was published"):
-        subscribe(path, "reader-1")
+        subscribe(path, "reader-1", "ticks")
     with pytest.raises(ytp.WaitTimeout, match="reader-2 did not start"):
         publish(path, "ticks", "1", "reader-2")
 
 
 def test_a_process_that_fails_ends_the_play(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert "a process of the demo failed" in run("demo", "--no-spark", code=2).stderr
+    assert "a process of the demo failed" in run("demo", "--without", "spark", code=2).stderr
 
 
 def test_a_play_without_reports_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +192,7 @@ def test_a_play_without_reports_is_given_up(tmp_path: Path, monkeypatch: pytest.
         ytp.open(tmp_path / "silent.ytp") as bus,
         pytest.raises(ytp.WaitTimeout, match="no process of the demo"),
     ):
-        play.follow_reports(bus, State(publishers=["ticks"], readers=[]), [], lambda state: None)
+        play.follow_reports(bus, State(publishers=["ticks"], readers=[]), play.Crew(), lambda state: None)
 
 
 def test_a_mismatch_is_exit_code_1(run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,3 +207,28 @@ def test_the_live_picture_on_a_terminal(
     with show_live(True) as update:
         update(State(publishers=["ticks"], readers=["r"]))
     assert "-> ticks" in capsys.readouterr().out
+
+
+def test_a_broker_that_does_not_start_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "PATIENCE", 0.05)
+    monkeypatch.setattr(play.Crew, "serve", lambda *words: None)
+    with (
+        ytp.open(tmp_path / "x.ytp") as bus,
+        pytest.raises(ytp.WaitTimeout, match="the broker did not start"),
+    ):
+        play.add_device(bus, play.Crew(), State(publishers=[], readers=[]), 1.0, print)
+
+
+def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    path = tmp_path / "served.ytp"
+    ytp.open(path).close()
+    words = [sys.executable, "-m", "ytp.cli.demo.device", "broker", str(path)]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE)
+    try:
+        with ytp.open(path) as bus:
+            assert bus.subscribe(f"{REPORTS}broker").poll(60) is not None
+        child.communicate(timeout=30)  # closes its standard input, as the end of the parent does
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.wait()

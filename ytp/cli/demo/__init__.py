@@ -1,7 +1,7 @@
 """``ytp demo``: several processes on one bus, live; every message counted and compared.
 
-``roles`` is what the processes do, ``play`` starts and follows them, ``view`` shows them at work, ``doors``
-asks elsewhere, ``ledger`` compares what was sent with what was received.
+``roles`` and ``device`` are what the processes do, ``play`` starts and follows them, ``view`` shows them at work,
+``doors`` asks elsewhere, ``ledger`` compares what was sent with what was received.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 from ytp.cli.output import emit, format_option
 
 MISMATCH = 1
+DOORS = ("utp", "arrow", "spark")
 
 
 @click.command("demo")
@@ -25,12 +26,20 @@ MISMATCH = 1
 )
 @click.option("--file", type=click.Path(), help="Keep the log in this new file [default: a temporary one].")
 @click.option(
-    "--spark/--no-spark", default=True, show_default=True, help="End with a Spark query, if it is installed."
+    "--without",
+    type=click.Choice(DOORS),
+    multiple=True,
+    help="Leave a door out. All of them are tried if their packages are installed.",
 )
 @format_option
 @click.pass_context
 def command(
-    ctx: click.Context, seconds: float, subscribers: int, file: str | None, spark: bool, form: str
+    ctx: click.Context,
+    seconds: float,
+    subscribers: int,
+    file: str | None,
+    without: tuple[str, ...],
+    form: str,
 ) -> None:
     """Publish from several processes, read in several others, and show that sent = received.
 
@@ -43,7 +52,7 @@ def command(
         path = file or os.path.join(folder, "demo.ytp")
         live = form == "text"
         say = click.echo if live else lambda text: None
-        entries = play(path, seconds, subscribers, live=live, say=say, spark=spark)
+        entries = play(path, seconds, subscribers, set(DOORS) - set(without), live=live, say=say)
     if form == "text":
         show(entries)
     else:

@@ -11,22 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ytp.cli.demo.roles import PUBLISHERS, REPORTS
 from ytp.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from ytp import Bus
 
-__all__ = ["Sums", "ask_arrow", "ask_spark"]
+__all__ = ["Sums", "ask_arrow", "ask_spark", "need"]
 
 Sums = dict[str, tuple[int, int, int]]
 
 
-def ask_arrow(bus: Bus) -> Sums:
+def ask_arrow(bus: Bus, publishers: list[str]) -> Sums:
     """Messages, bytes and the sum of checksums of each publisher, from Arrow record batches."""
     need("pyarrow", "pip install pyarrow")
     found = {}
-    for publisher in PUBLISHERS:
+    for publisher in publishers:
         messages = size = checksums = 0
         for batch in bus.scan(f"{publisher}/", columns=["payload"]).batches("binary"):
             for payload in batch.column("payload"):
@@ -38,7 +37,7 @@ def ask_arrow(bus: Bus) -> Sums:
     return found
 
 
-def ask_spark(path: str) -> Sums:
+def ask_spark(path: str, publishers: list[str]) -> Sums:
     """The same as a Spark query over the file."""
     for module in ("pyspark", "ytp.spark"):
         need(module, "pip install 'ytp[spark]'")
@@ -51,9 +50,10 @@ def ask_spark(path: str) -> Sums:
         spark = ytp.spark.session("ytp demo")
         try:
             query = (
-                ytp.spark.read(spark, path, columns=["peer", "channel", "payload"])
-                .where(~F.col("channel").startswith(REPORTS))
-                .groupBy("peer")
+                ytp.spark.read(spark, path, columns=["channel", "payload"])
+                .withColumn("publisher", F.substring_index("channel", "/", 1))
+                .where(F.col("publisher").isin(publishers))
+                .groupBy("publisher")
                 .agg(F.count("*"), F.sum(F.length("payload")), F.sum(F.crc32("payload")))
             )
             return {row[0]: (row[1], row[2], row[3]) for row in query.collect()}
@@ -80,5 +80,6 @@ def stderr_unless_failed() -> Iterator[None]:
 
 
 def need(module: str, remedy: str) -> None:
+    """Raises if a package is missing, and says what installs it."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed: {remedy}")

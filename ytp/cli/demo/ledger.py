@@ -6,7 +6,6 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ytp.cli.demo.roles import REPORTS
 from ytp.cli.scan import scan
 
 if TYPE_CHECKING:
@@ -37,11 +36,11 @@ def compare(bus: Bus, state: State) -> list[Entry]:
     entries = []
     for reader in state.readers:
         seen = state.reports[reader]["seen"]
-        for publisher in state.publishers:
-            sent, received = state.reports[publisher], seen[publisher]
+        for publisher, received in seen.items():
+            sent = state.reports[publisher]
             entries.append(
                 Entry(
-                    f"process {reader}",
+                    state.doors.get(reader, f"process {reader}"),
                     publisher,
                     sent["messages"],
                     received["messages"],
@@ -73,7 +72,7 @@ def structure(bus: Bus, state: State) -> Entry:
     """Every link of the file checked, and what it holds counted."""
     found = bus.verify()
     sent = sum(state.reports[publisher]["messages"] for publisher in state.publishers)
-    received = found["data_messages"] - scan(bus, REPORTS).messages
+    received = scan(bus, *(f"{publisher}/" for publisher in state.publishers)).messages
     note = "" if found["error"] is None else str(found["error"])
     return Entry("the file, every link", "all", sent, received, found["error"] is None, note)
 

@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 import ytp
-from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark
+from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark, need
 from ytp.cli.demo.ledger import Entry, compare, compare_sums
 from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
 from ytp.cli.demo.view import State, show_live
@@ -20,61 +20,112 @@ __all__ = ["play"]
 
 
 def play(
-    path: str, seconds: float, subscribers: int, *, live: bool, say: Callable[[str], None], spark: bool
+    path: str, seconds: float, subscribers: int, doors: set[str], *, live: bool, say: Callable[[str], None]
 ) -> list[Entry]:
     """Runs all processes to their end, then asks at the other doors; one entry for each publisher at each door."""
     readers = [f"reader-{number}" for number in range(1, subscribers + 1)]
-    state = State(publishers=list(PUBLISHERS), readers=readers)
-    with ytp.open(path, "x") as bus, show_live(live) as draw:
-        commands = [["subscribe", path, name] for name in readers]
-        commands += [["publish", path, name, str(seconds), *readers] for name in PUBLISHERS]
-        with running(commands) as processes:
-            follow_reports(bus, state, processes, draw)
+    with ytp.open(path, "x") as bus:
+        with Crew() as crew, show_live(live) as draw:
+            state = State(publishers=list(PUBLISHERS), readers=list(readers))
+            if "utp" in doors:
+                add_device(bus, crew, state, seconds, say)
+            for name in readers:
+                crew.start("roles", "subscribe", path, name, *state.publishers)
+            for name in PUBLISHERS:
+                crew.start("roles", "publish", path, name, str(seconds), *state.readers)
+            follow_reports(bus, state, crew, draw)
         entries = compare(bus, state)
-        doors: list[tuple[str, Callable[[], Sums]]]
-        doors = [("Arrow scan", lambda: ask_arrow(bus)), ("Spark query", lambda: ask_spark(path))]
-        for door, ask in doors if spark else doors[:1]:
-            try:
-                say(f"{door} of {bus.stat()['reserved_size'] / 1e6:,.0f} MB ...")
-                entries += compare_sums(door, state, ask())
-            except MissingExtraError as missing:
-                say(f"{door}: left out, {missing}")
+        questions: list[tuple[str, str, Callable[[], Sums]]] = [
+            ("arrow", "Arrow scan", lambda: ask_arrow(bus, state.publishers)),
+            ("spark", "Spark query", lambda: ask_spark(path, state.publishers)),
+        ]
+        for name, door, ask in questions:
+            if name in doors:
+                try:
+                    say(f"{door} of {bus.stat()['reserved_size'] / 1e6:,.0f} MB ...")
+                    entries += compare_sums(door, state, ask())
+                except MissingExtraError as missing:
+                    say(f"{door}: left out, {missing}")
         return entries
 
 
-@contextmanager
-def running(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that do not outlive the block."""
-    processes: list[subprocess.Popen[bytes]] = []
+def add_device(bus: ytp.Bus, crew: Crew, state: State, seconds: float, say: Callable[[str], None]) -> None:
+    """A broker on the file and a device behind it: one more publisher, and a reader of ticks."""
     try:
-        for words in commands:
-            # A group of its own: Ctrl-C at the terminal reaches this process only, which then ends the others.
-            command = [sys.executable, "-m", "ytp.cli.demo.roles", *words]
-            processes.append(subprocess.Popen(command, process_group=0))
-        yield processes
-        for process in processes:
-            process.wait(timeout=PATIENCE)
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.terminate()
-        for process in processes:
-            process.wait()
+        need("aiohttp", "pip install 'ytp[net]'")
+    except MissingExtraError as missing:
+        say(f"uTP device: left out, {missing}")
+        return
+    from ytp.cli.demo.device import BROKER, DEVICE, SENSORS
+
+    crew.serve("device", BROKER, bus.path)
+    reports = bus.subscribe(f"{REPORTS}{BROKER}")
+    since = time.monotonic()
+    while (message := reports.poll(0.1)) is None:
+        crew.check()
+        if time.monotonic() - since > PATIENCE:
+            raise WaitTimeout(f"the broker did not start within {PATIENCE:.0f} s")
+    crew.start("device", DEVICE, f"tcp://127.0.0.1:{json.loads(message.data)['port']}", str(seconds))
+    state.readers.append(DEVICE)
+    state.doors[DEVICE] = "uTP device"
+    state.publishers.append(SENSORS)
 
 
-def follow_reports(
-    bus: ytp.Bus, state: State, processes: list[subprocess.Popen[bytes]], draw: Callable[[State], None]
-) -> None:
+class Crew:
+    """Processes that do not outlive the block. Servants end when their standard input does, so also with this one."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.servants: list[subprocess.Popen[bytes]] = []
+
+    def start(self, module: str, *words: str) -> None:
+        """Starts a process that ends by itself."""
+        # A group of its own: Ctrl-C at the terminal reaches this process only, which then ends the others.
+        command = [sys.executable, "-m", f"ytp.cli.demo.{module}", *words]
+        self.processes.append(subprocess.Popen(command, process_group=0))
+
+    def serve(self, module: str, *words: str) -> None:
+        """Starts a servant."""
+        command = [sys.executable, "-m", f"ytp.cli.demo.{module}", *words]
+        self.servants.append(subprocess.Popen(command, process_group=0, stdin=subprocess.PIPE))
+
+    def check(self) -> None:
+        """Raises if one of them has failed."""
+        if any(process.poll() for process in (*self.processes, *self.servants)):
+            raise YtpError("a process of the demo failed; its own words are above")
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        everybody = (*self.processes, *self.servants)
+        try:
+            if kind is None:
+                for process in self.processes:
+                    process.wait(timeout=PATIENCE)
+                for servant in self.servants:
+                    servant.communicate(timeout=PATIENCE)  # closes its standard input
+        finally:
+            for process in everybody:
+                if process.poll() is None:
+                    process.terminate()
+            for process in everybody:
+                process.communicate()
+
+
+def follow_reports(bus: ytp.Bus, state: State, crew: Crew, draw: Callable[[State], None]) -> None:
     """Reads the reports on the bus until everybody has sent the last one."""
     reports = bus.subscribe(REPORTS)
     heard = time.monotonic()
     while not state.finished:
         message = reports.poll(0.1)
         if message is not None:
-            state.hear(message.peer, json.loads(message.data), message.time)
+            state.hear(message.channel.removeprefix(REPORTS), json.loads(message.data), message.time)
             heard = time.monotonic()
-        elif any(process.poll() for process in processes):
-            raise YtpError("a process of the demo failed; its own words are above")
         elif time.monotonic() - heard > PATIENCE:
             raise WaitTimeout(f"no process of the demo reported within {PATIENCE:.0f} s")
+        else:
+            crew.check()
         draw(state)

@@ -20,7 +20,7 @@ import numpy as np
 import ytp
 from ytp.cli.latency import Latencies
 
-__all__ = ["PATIENCE", "PUBLISHERS", "REPORTS", "Tally", "main"]
+__all__ = ["EVERY", "PACED", "PATIENCE", "PUBLISHERS", "REPORTS", "Reporter", "Tally", "main"]
 
 REPORTS = "report/"
 PACED = "ticks"  # the publisher whose messages come one by one, so that their latency means something
@@ -136,11 +136,11 @@ def publish(path: str, name: str, seconds: str, *readers: str) -> None:
         reporter.tell(asdict(tally), last=True)
 
 
-def subscribe(path: str, name: str) -> None:
-    """Reads everything of all publishers until each has said how much there was."""
+def subscribe(path: str, name: str, *publishers: str) -> None:
+    """Reads everything of these publishers until each has said how much there was."""
     with ytp.open(path) as bus:
         reporter = Reporter(bus, name)
-        tallies = {publisher: Tally() for publisher in PUBLISHERS}
+        tallies = {publisher: Tally() for publisher in publishers}
         latencies = Latencies()
         sent: dict[str, int] = {}
 
@@ -148,27 +148,30 @@ def subscribe(path: str, name: str) -> None:
             seen = {publisher: asdict(tally) for publisher, tally in tallies.items()}
             return {"seen": seen, "latencies": latencies.sparse()}
 
-        finals = [f"{REPORTS}{publisher}" for publisher in PUBLISHERS]
-        messages = bus.peer(name).subscribe("ticks/", "rows/", "frames/", *finals)
+        finals = [f"{REPORTS}{publisher}" for publisher in publishers]
+        messages = bus.peer(name).subscribe(*(f"{publisher}/" for publisher in publishers), *finals)
         reporter.now_and_then(state)
         while not (len(sent) == len(tallies) and all(tallies[p].messages >= n for p, n in sent.items())):
             message = messages.poll(PATIENCE)
             if message is None:
                 raise ytp.WaitTimeout(f"nothing was published within {PATIENCE:.0f} s")
-            if message.channel.startswith(REPORTS):
+            publisher, _, rest = message.channel.partition(
+                "/"
+            )  # all channels of a publisher begin with its name
+            if f"{publisher}/" == REPORTS:
                 report = json.loads(message.data)
                 if report["last"]:
-                    sent[message.peer] = report["messages"]
+                    sent[rest] = report["messages"]
             else:
-                tallies[message.peer].add(message, len(message))
-                if message.peer == PACED:
+                tallies[publisher].add(message, len(message))
+                if publisher == PACED:
                     latencies.add(time.time_ns() - message.time)
             reporter.now_and_then(state)
         reporter.tell(state(), last=True)
 
 
 def main() -> None:
-    """``roles.py publish FILE NAME SECONDS READERS...`` or ``roles.py subscribe FILE NAME``."""
+    """``roles.py publish FILE NAME SECONDS READERS...`` or ``roles.py subscribe FILE NAME PUBLISHERS...``."""
     role, *arguments = sys.argv[1:]
     if role == "publish":
         publish(*arguments)

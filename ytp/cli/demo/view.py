@@ -29,6 +29,7 @@ class State:
     reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
+    doors: dict[str, str] = field(default_factory=dict)  # of readers that are not at the bus itself
 
     def hear(self, name: str, report: dict[str, Any], when: int) -> None:
         before = self.reports.get(name)
