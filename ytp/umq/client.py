@@ -97,9 +97,9 @@ class connect:
     async def _connect(self) -> Peer:
         carrier = await self._open_carrier()
         peer = Peer(carrier, Role.CLIENT, services=self._services, hello=self._hello, limits=self._limits)
-        peer.local.update(self._local)
-        peer.start()
         try:
+            peer.local.update(self._local)
+            peer.start()
             await peer.wait_open()
         except BaseException:
             await peer.close()
