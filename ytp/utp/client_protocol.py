@@ -15,6 +15,8 @@ from ytp.utp.codec import (
     PacketReader,
     decode_connect_ack,
     encode,
+    encode_acknowledge,
+    encode_control,
     encode_publish,
     encode_publish_message,
 )
@@ -35,7 +37,6 @@ from ytp.utp.messages import (
     Subscribe,
     Subscription,
     Unsubscribe,
-    acknowledge,
 )
 
 __all__ = [
@@ -524,7 +525,7 @@ class ClientProtocol:
         message_id = publish.message_id
         if publish.mode not in (1, 2):
             if first.topic.startswith("unitdb/"):
-                self._send(encode(acknowledge(MessageType.PUBLISH, message_id)), now)
+                self._send(encode_acknowledge(MessageType.PUBLISH, message_id), now)
                 return self._on_server_message(first)
             return self._on_express(publish, now)
         if message_id in self._received:
@@ -548,7 +549,7 @@ class ClientProtocol:
         if wait:
             self._express.add(message_id)
         else:
-            self._send(encode(acknowledge(MessageType.PUBLISH, message_id)), now)
+            self._send(encode_acknowledge(MessageType.PUBLISH, message_id), now)
         return self._deliver(self._incoming(publish, message_id if wait else None, None))
 
     def _incoming(self, publish: Publish, message_id: int | None, place: int | None) -> list[Incoming]:
@@ -588,13 +589,13 @@ class ClientProtocol:
                 self.memory.taken(packet.place)
             elif packet.message_id is not None and packet.message_id in self._express:
                 self._express.discard(packet.message_id)
-                self._send(encode(acknowledge(MessageType.PUBLISH, packet.message_id)), now)
+                self._send(encode_acknowledge(MessageType.PUBLISH, packet.message_id), now)
         while self._held_notifies and self._backlog < self.options.backlog:
             self._on_notify(self._held_notifies.popleft(), now)
 
 
 def _control(flow: FlowControl, message_id: int) -> bytes:
-    return encode(Control(MessageType.PUBLISH, flow, message_id))
+    return encode_control(MessageType.PUBLISH, flow, message_id)
 
 
 def _is_publish(packet: bytes) -> bool:

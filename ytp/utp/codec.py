@@ -42,7 +42,9 @@ __all__ = [
     "PacketReader",
     "decode_connect_ack",
     "encode",
+    "encode_acknowledge",
     "encode_connect_ack",
+    "encode_control",
     "encode_publish",
     "encode_publish_message",
     "unwrap_grpc",
@@ -217,8 +219,11 @@ def _fields(
                 elif kind is _Kind.MESSAGES:
                     part = field.of
                     assert part is not None
-                    value = part(**_fields(buf, at, stop, _TABLES[part], part.__name__))
-                    out.setdefault(field.name, []).append(value)
+                    parts = out.setdefault(field.name, [])
+                    if part is PublishMessage:
+                        parts.append(_publish_message(buf, at, stop))
+                    else:
+                        parts.append(part(**_fields(buf, at, stop, _TABLES[part], part.__name__)))
             at = stop
         elif wire == 5 or wire == 1:
             at += 4 if wire == 5 else 8
@@ -227,6 +232,22 @@ def _fields(
         else:
             raise MalformedPacket(f"{where}: wire type {wire} of field {number} at offset {at}")
     return out
+
+
+def _publish_message(buf: bytes | bytearray, at: int, end: int) -> PublishMessage:
+    """The same as :func:`_fields` for the message that comes by the million: topic, payload, as everybody writes it."""
+    if at + 2 <= end and buf[at] == 0x0A and buf[at + 1] < 0x80:
+        payload_at = at + 2 + buf[at + 1]
+        if payload_at + 2 <= end and buf[payload_at] == 0x12 and buf[payload_at + 1] < 0x80:
+            stop = payload_at + 2 + buf[payload_at + 1]
+            if stop == end:
+                try:
+                    return PublishMessage(
+                        str(buf[at + 2 : payload_at], "utf-8"), bytes(buf[payload_at + 2 : stop])
+                    )
+                except UnicodeDecodeError:
+                    pass  # the general way says where
+    return PublishMessage(**_fields(buf, at, end, _TABLES[PublishMessage], "PublishMessage"))
 
 
 def _decode_body(kind: int, flow: int, buf: bytes | bytearray, at: int, end: int) -> Message:
@@ -241,6 +262,8 @@ def _decode_body(kind: int, flow: int, buf: bytes | bytearray, at: int, end: int
             raise MalformedPacket(f"FixedHeader.FlowControl {flow} does not exist") from None
         if message_type not in _CONTROL_TYPES[flow_control]:
             raise MalformedPacket(f"{flow_control.name} with MessageType {message_type.name}")
+        if end - at == 2 and buf[at] == 0x08 and buf[at + 1] < 0x80:
+            return Control(message_type, flow_control, buf[at + 1])
         fields = _fields(buf, at, end, _CONTROL, "ControlMessage")
         return Control(message_type, flow_control, **fields)
     body = _BODIES[kind]
@@ -322,6 +345,10 @@ class PacketReader:
         if header_end > end:
             self._need = header_end - start
             return None
+        if header == 6 and buf[at] == 0x08 and buf[at + 2] == 0x10 and buf[at + 4] == 0x18:
+            kind, flow, length = buf[at + 1], buf[at + 3], buf[at + 5]
+            if kind < 0x80 and flow < 0x80 and length < 0x80:  # nearly every control packet
+                return header_end, kind, flow, header_end + length
         fields = _fields(buf, at, header_end, _HEADER, "FixedHeader")
         length = fields.get("length", 0)
         if length < 0:
@@ -387,9 +414,21 @@ def _frame(kind: int, flow: int, body: bytes) -> bytes:
 def encode(message: Message) -> bytes:
     """One whole packet, in the canonical form."""
     if isinstance(message, Control):
+        if not message.message:
+            return encode_control(message.type, message.flow, message.message_id)
         return _frame(message.type, message.flow, _put_fields(message, _CONTROL))
     kind = type(message)
     return _frame(_TYPES[kind], 0, _put_fields(message, _TABLES[kind]))
+
+
+def encode_control(kind: MessageType, flow: FlowControl, message_id: int) -> bytes:
+    """A control packet with nothing but an id, which most are."""
+    return _frame(kind, flow, b"\x08" + _put_varint(message_id) if message_id else b"")
+
+
+def encode_acknowledge(kind: MessageType, message_id: int) -> bytes:
+    """The plain ACKNOWLEDGE of a request."""
+    return encode_control(kind, FlowControl.ACKNOWLEDGE, message_id)
 
 
 def encode_connect_ack(ack: ConnectAck) -> bytes:

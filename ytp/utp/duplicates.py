@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from hashlib import blake2b
 
@@ -14,15 +15,11 @@ DIGEST_SIZE = 16
 
 def digest(publish: Publish) -> bytes:
     """What makes two PUBLISH packets with one id the same packet."""
-    state = blake2b(digest_size=DIGEST_SIZE)
+    parts: list[bytes] = []
     for message in publish.messages:
-        topic, ttl = message.topic.encode(), message.ttl.encode()
-        state.update(b"%d,%d,%d;" % (len(topic), len(message.payload), len(ttl)))
-        state.update(topic)
-        state.update(message.payload)
-        state.update(ttl)
-    state.update(bytes([publish.mode]))
-    return state.digest()
+        parts += (message.topic.encode(), message.payload, message.ttl.encode())
+    lengths = struct.pack(f"<{len(parts)}I", *map(len, parts))
+    return blake2b(b"".join((bytes([publish.mode]), lengths, *parts)), digest_size=DIGEST_SIZE).digest()
 
 
 class Duplicates:

@@ -176,6 +176,9 @@ class Engine:
                 self._handle(connection, message, now)
                 if connection.closing:
                     return
+            if connection.session is not None:
+                self._delivery.pump()
+                self._settle(connection.session)
         except UtpError as error:
             self.statistics.malformed += 1
             log.info("closing %s: %s", connection.remote, error)
@@ -354,7 +357,6 @@ class Engine:
             session = connection.session
             assert session is not None
             self._handlers.handle(connection, session, message, now)
-            self._settle(session)
 
     # --- CONNECT
 

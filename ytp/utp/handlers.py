@@ -9,7 +9,7 @@ from typing import TypeVar
 from ytp.errors import YtpError
 from ytp.net.clock import Clock
 from ytp.utp import requests
-from ytp.utp.codec import encode, encode_publish_message
+from ytp.utp.codec import encode_acknowledge, encode_publish_message
 from ytp.utp.connection import Connection
 from ytp.utp.delivery import Delivery, RelayJob
 from ytp.utp.duplicates import digest
@@ -30,7 +30,6 @@ from ytp.utp.messages import (
     Subscribe,
     Subscription,
     Unsubscribe,
-    acknowledge,
 )
 from ytp.utp.options import BrokerOptions
 from ytp.utp.publishing import check_publish
@@ -46,7 +45,7 @@ log = logging.getLogger("ytp.utp.handlers")
 
 T = TypeVar("T", Subscription, RelayRequest)
 
-_PING_ACK = encode(Control(MessageType.PINGREQ, FlowControl.ACKNOWLEDGE))
+_PING_ACK = encode_acknowledge(MessageType.PINGREQ, 0)
 _MAX_DELAY_MS = 3_600_000
 
 
@@ -105,8 +104,7 @@ class Handlers:
         except ValueError as error:
             self._fail(session, publish.message_id, error)
         else:
-            connection.send(encode(acknowledge(MessageType.PUBLISH, publish.message_id)))
-            self._delivery.pump()
+            connection.send(encode_acknowledge(MessageType.PUBLISH, publish.message_id))
 
     def _store_publish(self, connection: Connection, session: Session, publish: Publish) -> None:
         now_ns = self._clock.time_ns()
@@ -182,7 +180,7 @@ class Handlers:
 
         self._each(session, message.message_id, message.subscriptions, subscribe)
         self._delivery.filters_changed(session)
-        connection.send(encode(acknowledge(MessageType.SUBSCRIBE, message.message_id)))
+        connection.send(encode_acknowledge(MessageType.SUBSCRIBE, message.message_id))
 
     def _unsubscribe(self, connection: Connection, session: Session, message: Unsubscribe) -> None:
         self._delivery.pump()
@@ -192,7 +190,7 @@ class Handlers:
 
         self._each(session, message.message_id, message.subscriptions, unsubscribe)
         self._delivery.filters_changed(session)
-        connection.send(encode(acknowledge(MessageType.UNSUBSCRIBE, message.message_id)))
+        connection.send(encode_acknowledge(MessageType.UNSUBSCRIBE, message.message_id))
 
     def _relay(self, connection: Connection, session: Session, message: Relay) -> None:
         now_ns = self._clock.time_ns()
@@ -208,7 +206,7 @@ class Handlers:
                 jobs.append(RelayJob(pattern, now_ns - span, self._options.relay_limit))
 
         self._each(session, message.message_id, message.requests, relay)
-        connection.send(encode(acknowledge(MessageType.RELAY, message.message_id)))
+        connection.send(encode_acknowledge(MessageType.RELAY, message.message_id))
         self._delivery.relay(session, jobs)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ytp.utp.batching import Batcher, BatchLimits
-from ytp.utp.codec import encode, encode_publish
-from ytp.utp.messages import Control, DeliveryMode, FlowControl, MessageType
+from ytp.utp.codec import encode_control, encode_publish
+from ytp.utp.messages import DeliveryMode, FlowControl, MessageType
 from ytp.utp.options import BrokerOptions
 from ytp.utp.state import InflightRow, SubscriptionRow
 from ytp.utp.store import Stored
@@ -28,7 +28,7 @@ SessionKey = tuple[int, str, int]
 
 
 def _control(flow: FlowControl, message_id: int) -> bytes:
-    return encode(Control(MessageType.PUBLISH, flow, message_id))
+    return encode_control(MessageType.PUBLISH, flow, message_id)
 
 
 class Shelf(Protocol):
