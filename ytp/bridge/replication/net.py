@@ -1,0 +1,157 @@
+"""Replication over ZeroMQ. The sockets are plain ones; yamz finds the other side if its address is not known."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from ytp.bridge.replication.replica import Replica
+from ytp.bridge.replication.source import Reader, Source
+from ytp.bridge.replication.wire import (
+    MAX_REPLY,
+    MAX_REQUEST,
+    Failure,
+    decode_reply,
+    decode_request,
+    encode_reply,
+)
+from ytp.errors import ProtocolError, YtpError
+from ytp.net.backoff import Backoff
+
+__all__ = ["Follower", "SourceServer"]
+
+MAX_REPLICAS = 1000  # remembered readers; one more costs the longest idle its place, not its data
+
+log = logging.getLogger("ytp.replication")
+
+
+class SourceServer:
+    """Serves one bus on a ROUTER socket that the caller has bound."""
+
+    def __init__(self, bus: Any, socket: zmq.asyncio.Socket) -> None:
+        self.source = Source(bus)
+        self._socket = socket
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST)
+        self._readers: OrderedDict[bytes, Reader] = OrderedDict()
+        self._answers: dict[bytes, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled. A replica has one request at a time; a new one takes the place of the old."""
+        try:
+            while True:
+                identity, *frames = await self._socket.recv_multipart()
+                before = self._answers.pop(identity, None)
+                if before is not None:
+                    before.cancel()
+                if len(self._answers) >= MAX_REPLICAS:
+                    continue  # they ask again
+                task = asyncio.create_task(self._answer(identity, frames))
+                self._answers[identity] = task
+                task.add_done_callback(lambda done, key=identity: self._done(key, done))  # type: ignore[misc]
+        finally:
+            tasks = list(self._answers.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, identity: bytes, task: asyncio.Task[None]) -> None:
+        if self._answers.get(identity) is task:
+            del self._answers[identity]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a reply to a replica failed", exc_info=task.exception())
+
+    async def _answer(self, identity: bytes, frames: list[bytes]) -> None:
+        try:
+            if len(frames) != 1:
+                raise ProtocolError(f"request: {len(frames)} frames instead of 1")
+            request = decode_request(frames[0])
+        except ProtocolError as error:
+            log.warning("a replica sent something else than a request: %s", error)
+            await self._socket.send_multipart([identity, *Failure(-1, str(error)).encode()])
+            return
+        reply, reader = await self.source.answer(request, self._readers.pop(identity, None))
+        if reader is not None:
+            self._readers[identity] = reader
+            while len(self._readers) > MAX_REPLICAS:
+                self._readers.popitem(last=False)
+        frames = reply.encode() if isinstance(reply, Failure) else encode_reply(reply)
+        await self._socket.send_multipart([identity, *frames])
+
+
+class Follower:
+    """Brings a bus up to date with the source behind a connected DEALER socket, and keeps it so."""
+
+    def __init__(
+        self,
+        bus: Any,
+        socket: zmq.asyncio.Socket,
+        patterns: tuple[str, ...] = ("/",),
+        *,
+        wait: float = 10.0,
+        patience: float = 5.0,
+    ) -> None:
+        self.replica = Replica(bus, patterns)
+        self.taken = 0
+        self.source: str | None = None
+        self.current = asyncio.Event()  # set while there is nothing more to take
+        self._socket = socket
+        self._socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_REPLY)
+        self._wait = wait
+        self._patience = patience
+        self._alone = contextlib.ExitStack()
+
+    async def run(self) -> None:
+        """Until it is cancelled. Silence and damage are met with patience: the next request starts where it must."""
+        backoff = Backoff()
+        try:
+            while True:
+                try:
+                    await self._step()
+                    backoff.reset()
+                except (TimeoutError, YtpError) as error:
+                    if isinstance(error, YtpError) and not isinstance(error, ProtocolError):
+                        raise
+                    self.current.clear()
+                    delay = next(backoff)
+                    log.warning(
+                        "the source does not answer well (%s); next try in %.1f s", error or "silence", delay
+                    )
+                    await asyncio.sleep(delay)
+        finally:
+            self._alone.close()
+
+    async def _step(self) -> None:
+        # The first question is for the source's name: nothing of a log that we are about to know may come twice.
+        wait = self._wait if self.source is not None and self.current.is_set() else 0.0
+        request = self.replica.request(
+            self.source, wait=wait, max_bytes=1 if self.source is None else 1 << 20
+        )
+        await self._socket.send(request.encode())
+        async with asyncio.timeout(wait + self._patience):
+            while True:
+                reply = decode_reply(await self._socket.recv_multipart())
+                if reply.number in (request.number, -1):
+                    break
+        if isinstance(reply, Failure):
+            if reply.left_behind and self.source is not None:
+                log.warning("messages of %s are gone: %s", self.source, reply.text)
+                self.replica.restart(self.source)
+                return
+            raise ProtocolError(f"the source says: {reply.text}")
+        if reply.source != self.source:
+            self._alone.close()
+            self._alone.enter_context(self.replica.alone(reply.source))
+            self.source = reply.source
+            return  # asked from the beginning; ask again from where we are
+        count = self.replica.take(reply)
+        self.taken += count
+        if count == 0 and not reply.entries:
+            self.current.set()
+        else:
+            self.current.clear()

@@ -1,0 +1,103 @@
+"""The side that follows: takes replies into its own log, once each. No sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from ytp.bridge.replication.marks import MARK_CHANNEL, PEER, Mark, decode_mark, encode_mark, log_id
+from ytp.bridge.replication.wire import Entry, Reply, Request
+from ytp.errors import ConfigError, ProtocolError
+
+__all__ = ["Replica"]
+
+
+class Replica:
+    """What one bus has taken from others, as its own marks say."""
+
+    def __init__(self, bus: Any, patterns: tuple[str, ...] = ("/",)) -> None:
+        self.bus = bus
+        self.patterns = tuple(sorted(set(patterns)))
+        self.id = log_id(bus)
+        if self.id is None:
+            raise ConfigError(f"{bus.path}: a replica must be writable")
+        self._at: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        self._mark_channel = bus.peer(PEER).channel(MARK_CHANNEL)
+        self._number = 0
+        for message in bus.subscribe(MARK_CHANNEL, follow=False):
+            mark = decode_mark(bytes(message))
+            if mark is not None and mark.patterns == self.patterns:
+                self._note(mark)
+
+    def _note(self, mark: Mark) -> None:
+        self._at[mark.source] = mark.at
+        for of, position in zip(mark.of, mark.positions, strict=True):
+            origin = mark.origins[of]
+            self._seen[origin] = max(position, self._seen.get(origin, -1))
+
+    def request(self, source: str | None, *, wait: float = 10.0, max_bytes: int = 1 << 20) -> Request:
+        """What to ask a source for next; None when it is not known yet."""
+        self._number += 1
+        at = None if source is None else self._at.get(source)
+        return Request(self._number, str(self.id), at, self.patterns, max_bytes, wait)
+
+    def restart(self, source: str) -> None:
+        """Asks the source from its beginning; what was taken already is left out."""
+        self._at.pop(source, None)
+
+    def take(self, reply: Reply) -> int:
+        """Writes what is new of a reply, all or nothing; returns how many messages."""
+        wanted = list(self._new(reply.entries))
+        before = self._at.get(reply.source)
+        if before is not None and reply.next < before:
+            raise ProtocolError(f"reply of {reply.source}: goes back from {before} to {reply.next}")
+        self._at[reply.source] = reply.next
+        if not wanted:
+            return 0  # where we are is not worth a message: a new start asks for the same again, and drops it again
+        origins = tuple(dict.fromkeys(entry.origin for entry in wanted))
+        numbers = {origin: number for number, origin in enumerate(origins)}
+        mark = Mark(
+            reply.source,
+            reply.next,
+            self.patterns,
+            origins,
+            tuple(numbers[entry.origin] for entry in wanted),
+            tuple(entry.position for entry in wanted),
+        )
+        with self.bus.transaction() as batch:
+            batch.write(self._mark_channel, encode_mark(mark))
+            for entry in wanted:
+                batch.write(self.bus.peer(entry.peer).channel(entry.channel), entry.data, entry.time)
+        self._note(mark)
+        return len(wanted)
+
+    def _new(self, entries: Any) -> Iterator[Entry]:
+        seen = dict(self._seen)
+        for entry in entries:
+            if entry.origin == self.id or entry.position <= seen.get(entry.origin, -1):
+                continue
+            seen[entry.origin] = entry.position
+            yield entry
+
+    @contextlib.contextmanager
+    def alone(self, source: str) -> Iterator[None]:
+        """Refuses a second process that would take the same messages at the same time."""
+        path = self.bus.path if os.path.isfile(self.bus.path) else self.bus.files[0]
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # A byte far behind any message, one for each source; the lock goes with the descriptor.
+            place = (1 << 62) + zlib.crc32(source.encode() + repr(self.patterns).encode())
+            wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+            except BlockingIOError:
+                raise ConfigError(f"{path}: another process follows {source} into it already") from None
+            yield
+        finally:
+            os.close(descriptor)
