@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ytp._backend import core
-from ytp.errors import MissingExtraError
+from ytp.errors import CorruptError, MissingExtraError
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -22,6 +22,7 @@ __all__ = ["COLUMNS", "Scan", "Time"]
 COLUMNS = ("offset", "seqno", "time", "peer", "channel", "payload")
 Time = int | datetime | np.datetime64
 Payload = Literal["view", "binary"]
+Range = tuple[int, int, int, int]
 
 NODE_COST = 64  # bytes of payload that cost as much as the node around them
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
@@ -55,7 +56,7 @@ class Scan:
         columns: Sequence[str] | None = None,
         payload: Payload = "view",
         batch_rows: int = 16_384,
-        ranges: Sequence[tuple[int, int, int, int]] | None = None,
+        ranges: Sequence[Range] | None = None,
     ) -> None:
         if payload not in ("view", "binary"):
             raise ValueError(f"payload {payload!r} is not one of view, binary")
@@ -72,7 +73,7 @@ class Scan:
         self._payload: Payload = payload
         self._batch_rows = batch_rows
         self._ranges = None if ranges is None else list(ranges)
-        self._plan(payload)  # raises now what would be raised later
+        self._plan(payload, [])  # raises now what would be raised later
 
     def __repr__(self) -> str:
         return f"<Scan {self._handle.path!r} of {', '.join(self._patterns) or 'everything'}>"
@@ -81,9 +82,10 @@ class Scan:
     def columns(self) -> tuple[str, ...]:
         return self._columns
 
-    def _plan(self, payload: Payload) -> Any:
+    def _plan(self, payload: Payload, ranges: list[Range] | None = None) -> Any:
         until = TIME_MAX if self._until is None else self._until - 1
-        ranges = self._ranges
+        if ranges is None:
+            ranges = self._wanted_ranges() if self._ranges is None else self._ranges
         if until < TIME_MIN:  # nothing lies before the smallest time
             until, ranges = TIME_MIN, []
         matches = [(core.MATCH_PATTERN, 0, encoded(text, "a pattern")) for text in self._patterns]
@@ -99,6 +101,23 @@ class Scan:
             ranges=ranges,
             batch_rows=self._batch_rows,
         )
+
+    def _wanted_ranges(self) -> list[Range] | None:
+        """What the index of the file leaves to be read for the times asked for; None for everything."""
+        handle = self._handle
+        if (self._since is None and self._until is None) or not handle.index_stretch():
+            return None
+        try:
+            last = handle.end()
+            seqno = handle.seqno(last)
+        except CorruptError:
+            return None  # met by the scan, after what is good
+        cuts, error = core.stretches(handle, first_position(handle), 0, last=last, last_seqno=seqno)
+        if error is not None:
+            return None
+        low = TIME_MIN if self._since is None else self._since
+        high = TIME_MAX if self._until is None else self._until - 1
+        return [cut[0] for cut in cuts if cut[6] >= low and cut[5] <= high]
 
     # --- the Arrow protocols ---
 
@@ -168,7 +187,7 @@ class Scan:
             raise error
         weights = [cut[1] * NODE_COST + cut[4] for cut in cuts]
         total = sum(weights)
-        groups: list[list[tuple[int, int, int, int]]] = [[] for _ in range(parts)]
+        groups: list[list[Range]] = [[] for _ in range(parts)]
         passed = 0
         for cut, weight in zip(cuts, weights, strict=True):
             groups[passed * parts // total].append(cut[0])
@@ -177,9 +196,7 @@ class Scan:
             self._with(self._columns, [])
         ]
 
-    def _with(
-        self, columns: Sequence[str], ranges: Sequence[tuple[int, int, int, int]] | None = None
-    ) -> Scan:
+    def _with(self, columns: Sequence[str], ranges: Sequence[Range] | None = None) -> Scan:
         scan = Scan.__new__(Scan)
         scan.__dict__.update(self.__dict__)
         scan._columns = tuple(columns)
@@ -187,7 +204,7 @@ class Scan:
         return scan
 
 
-def join(spans: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+def join(spans: Sequence[Range]) -> Range:
     """Consecutive ranges as one."""
     return (*spans[0][:2], *spans[-1][2:])
 

@@ -286,6 +286,7 @@ cdef extern from "ytp/scan.h" nogil:
         uint64_t limit_rows
         uint64_t limit_bytes
         uint64_t last
+        uint64_t last_seqno
 
     void ytp_scan_defaults(ytp_scan_options_t *options)
     int ytp_scan_schema(const ytp_scan_options_t *options, ArrowSchema *out, ytp_error_t *err)

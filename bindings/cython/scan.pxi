@@ -237,10 +237,12 @@ cdef class ScanStream:
 
 
 def stretches(Handle handle, uint64_t start, uint64_t seqno, *, unsigned kinds=0, uint64_t max_count=0,
-              uint64_t max_bytes=0, uint64_t limit_rows=0, uint64_t limit_bytes=0, uint64_t last=0):
+              uint64_t max_bytes=0, uint64_t limit_rows=0, uint64_t limit_bytes=0, uint64_t last=0,
+              uint64_t last_seqno=0):
     """Cuts the list after ``start``: a list of ((start, seqno, end, end seqno), count, rows, announcements, bytes,
     time_min, time_max, channels, peers), and the error that ended the walk, or None."""
-    cdef ytp_stretch_options_t options = ytp_stretch_options_t(kinds, max_count, max_bytes, limit_rows, limit_bytes, last)
+    cdef ytp_stretch_options_t options = ytp_stretch_options_t(kinds, max_count, max_bytes, limit_rows, limit_bytes,
+                                                               last, last_seqno)
     cdef ytp_stretch_t found[64]
     cdef ytp_error_t err
     cdef size_t filled, i

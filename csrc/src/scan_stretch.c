@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cursor.h"
+#include "ytp/index.h"
 #include "ytp/scan.h"
 
 #define DEFAULT_COUNT 65536u
@@ -40,31 +41,96 @@ static void add(ytp_stretch_t *stretch, const ytp_message_t *m, unsigned kinds)
     stretch->peers |= bit_of(m->peer);
 }
 
-static int walk(ytp_cursor_t *c, const ytp_stretch_options_t *o, ytp_stretch_t *stretches, size_t room, size_t *filled,
-                ytp_error_t *err)
+typedef struct walk {
+    ytp_cursor_t *c;
+    const ytp_stretch_options_t *o;
+    ytp_stretch_t *stretches;
+    size_t room;
+    size_t *filled;
+    ytp_stretch_t *now; /* the one being filled, or NULL */
+    uint64_t rows;
+    uint64_t bytes;
+} walk_t;
+
+/* The stretch that takes `count` more nodes of `bytes` bytes; NULL when a new one is needed and there is no room. */
+static ytp_stretch_t *stretch_for(walk_t *w, uint64_t count, uint64_t bytes, uint64_t before, uint64_t seqno)
 {
-    ytp_stretch_t *now = NULL;
+    if (!w->now || w->now->count + count > w->o->max_count || w->now->bytes + bytes > w->o->max_bytes) {
+        if (*w->filled == w->room)
+            return NULL;
+        w->now = &w->stretches[(*w->filled)++];
+        begin(w->now, before, seqno);
+    }
+    return w->now;
+}
+
+/* The checkpoints before and after the next messages, if the index has both and no limit lies between them. */
+static bool next_checkpoint(const walk_t *w, ytp_checkpoint_t *from, ytp_checkpoint_t *to)
+{
+    const ytp_stretch_options_t *o = w->o;
+    const ytp_cursor_t *c = w->c;
+    uint64_t every = ytp_bus_index_stretch(c->bus);
+
+    if (every == 0 || every > o->max_count || c->seqno % every != 0 || (o->last && !o->last_seqno) ||
+        c->seqno / every >= ytp_bus_index_count(c->bus) || (o->limit_rows && w->rows + every > o->limit_rows))
+        return false;
+    if (ytp_bus_checkpoint(c->bus, c->seqno / every, from, NULL) != YTP_OK || from->offset != c->position ||
+        ytp_bus_checkpoint(c->bus, c->seqno / every + 1, to, NULL) != YTP_OK)
+        return false;
+    return (!o->last || to->seqno <= o->last_seqno) && to->bytes <= o->max_bytes &&
+           (!o->limit_bytes || w->bytes + to->bytes <= o->limit_bytes) && to->controls - from->controls <= every;
+}
+
+/* Takes the messages up to the next checkpoint without reading them. */
+static bool leap(walk_t *w, const ytp_checkpoint_t *from, const ytp_checkpoint_t *to)
+{
+    uint64_t count = to->seqno - from->seqno, controls = to->controls - from->controls;
+    ytp_stretch_t *s = stretch_for(w, count, to->bytes, from->offset, from->seqno);
+
+    if (!s)
+        return false;
+    uint64_t rows = w->o->kinds == YTP_KIND_DATA ? count - controls : count;
+    s->range.end = w->c->position = to->offset;
+    s->range.end_seqno = w->c->seqno = to->seqno;
+    s->count += count;
+    s->rows += rows;
+    s->announcements += controls;
+    s->bytes += to->bytes;
+    s->time_min = to->time_min < s->time_min ? to->time_min : s->time_min;
+    s->time_max = to->time_max > s->time_max ? to->time_max : s->time_max;
+    s->channels |= to->channels;
+    s->peers |= to->peers;
+    w->rows += rows;
+    w->bytes += to->bytes;
+    return true;
+}
+
+static int walk(walk_t *w, ytp_error_t *err)
+{
+    const ytp_stretch_options_t *o = w->o;
+    ytp_cursor_t *c = w->c;
+    ytp_checkpoint_t from, to;
     ytp_message_t m;
-    uint64_t rows = 0, bytes = 0;
 
     for (;;) {
         uint64_t before = c->position, seqno = c->seqno;
-        if (o->limit_rows && rows >= o->limit_rows)
+        if (o->limit_rows && w->rows >= o->limit_rows)
             return YTP_OK;
+        if (next_checkpoint(w, &from, &to)) {
+            if (!leap(w, &from, &to))
+                return YTP_OK;
+            continue;
+        }
         int rc = ytp_cursor_next(c, &m, err);
         if (rc != YTP_OK)
             return rc;
-        bool enough = now && o->limit_bytes && bytes + m.len > o->limit_bytes;
-        bool full = now && (now->count >= o->max_count || now->bytes + m.len > o->max_bytes);
-        if (enough || (full && *filled == room))
+        bool enough = w->now && o->limit_bytes && w->bytes + m.len > o->limit_bytes;
+        ytp_stretch_t *s = enough ? NULL : stretch_for(w, 1, m.len, before, seqno);
+        if (!s)
             return YTP_OK; /* the message is read again next time */
-        if (!now || full) {
-            now = &stretches[(*filled)++];
-            begin(now, before, seqno);
-        }
-        add(now, &m, o->kinds);
-        rows += (m.kind & o->kinds) != 0;
-        bytes += m.len;
+        add(s, &m, o->kinds);
+        w->rows += (m.kind & o->kinds) != 0;
+        w->bytes += m.len;
     }
 }
 
@@ -87,7 +153,8 @@ int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_
         c->seqno = seqno;
         c->seqno_known = true;
         ytp_cursor_stop_after(c, o.last);
-        rc = o.last && o.last == start ? YTP_END : walk(c, &o, stretches, room, filled, err);
+        walk_t w = {c, &o, stretches, room, filled, NULL, 0, 0};
+        rc = o.last && o.last == start ? YTP_END : walk(&w, err);
     }
     ytp_cursor_free(c);
     return rc;

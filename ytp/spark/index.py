@@ -20,6 +20,8 @@ DAMAGE = (CorruptError, FormatError)
 
 #: A handle maps what it walks; it is opened anew after so many bytes, so that little of a file stays resident.
 STEP = 64 << 20
+#: The same where an index says what lies between its checkpoints, and little is touched.
+INDEXED_STEP = 4 << 30
 
 #: A file is told from another of the same name by so many nodes at its beginning.
 IDENTIFYING = 16
@@ -89,6 +91,7 @@ class FileIndex:
         self,
         *,
         to: int | None = None,
+        to_seqno: int = 0,
         kinds: int = 0,
         max_count: int = 0,
         max_bytes: int = 0,
@@ -105,14 +108,15 @@ class FileIndex:
             with open_file(self.path) as bus:
                 self.identity.check(bus)
                 if to is None:
-                    to = self._end(bus)
+                    to, to_seqno = self._end(bus)
                 if to == self.position:
                     # In this order: what is closed stays so, and then its end is final.
-                    self.closed = is_closed(bus) and self._end(bus) == self.position
+                    self.closed = is_closed(bus) and self._end(bus)[0] == self.position
                     break
                 if not self.identity.digest:
                     self.identity = identify(bus)
-                step = min(STEP, size) if limit_bytes else STEP
+                step = INDEXED_STEP if bus._handle.index_stretch() else STEP
+                step = min(step, size) if limit_bytes else step
                 found, self.error = core.stretches(
                     bus._handle,
                     self.position,
@@ -123,6 +127,7 @@ class FileIndex:
                     limit_rows=rows,
                     limit_bytes=step,
                     last=to,
+                    last_seqno=to_seqno,
                 )
                 self._learn_names(bus, found)
             new += found
@@ -135,11 +140,13 @@ class FileIndex:
         self.stretches += new
         return new
 
-    def _end(self, bus: ytp.Bus) -> int:
+    def _end(self, bus: ytp.Bus) -> tuple[int, int]:
+        """The last message and its place, which is found in no time only where there is an index."""
         try:
-            return int(bus._handle.end())
+            end = int(bus._handle.end())
+            return end, int(bus._handle.seqno(end)) if bus._handle.index_stretch() else 0
         except CorruptError:
-            return 0  # met by the walk, after what is good
+            return 0, 0  # met by the walk, after what is good
 
     def _learn_names(self, bus: ytp.Bus, found: list[Stretch]) -> None:
         """Names in the order of their first announcement, which is the order of their ids."""

@@ -59,7 +59,7 @@ class Tracker:
             raise DataLossError(str(error)) from error
         if offset is not None and offset.seqno:
             tracker.check(offset)
-            tracker.index.walk(to=offset.position, kinds=kinds)
+            tracker.index.walk(to=offset.position, to_seqno=offset.seqno, kinds=kinds)
             if (tracker.index.position, tracker.index.seqno) != (offset.position, offset.seqno):
                 raise DataLossError(
                     f"{file.path}: message {offset.seqno} at offset {offset.position} is no longer there"
@@ -77,9 +77,12 @@ class Tracker:
         index = self.index
         return FileOffset(index.position, index.seqno, index.identity.digest, index.closed)
 
-    def walk(self, to: int | None, kinds: int, rows: int, size: int) -> list[Stretch]:
+    def walk(self, to: FileOffset | None, kinds: int, rows: int = 0, size: int = 0) -> list[Stretch]:
+        position, seqno = (to.position, to.seqno) if to is not None else (None, 0)
         try:
-            stretches = self.index.walk(to=to, kinds=kinds, limit_rows=rows, limit_bytes=size)
+            stretches = self.index.walk(
+                to=position, to_seqno=seqno, kinds=kinds, limit_rows=rows, limit_bytes=size
+            )
         except DAMAGE as error:
             raise DataLossError(str(error)) from error
         if self.index.error is not None:
@@ -89,7 +92,7 @@ class Tracker:
     def between(self, start: int, end: FileOffset, kinds: int) -> list[Stretch]:
         """The stretches after message ``start`` up to ``end``; both must be ends of stretches or be walked to."""
         if self.index.seqno < end.seqno:
-            self.walk(end.position, kinds, 0, 0)
+            self.walk(end, kinds)
             if (self.index.position, self.index.seqno) != (end.position, end.seqno):
                 raise DataLossError(
                     f"{self.file.path}: message {end.seqno} at offset {end.position} is no longer there"
@@ -228,7 +231,7 @@ class StreamReader(*BASES):  # type: ignore[misc]
         if self.target is not None:
             if file.path not in self.target.files:
                 return [], tracker.offset  # came after the run began
-            to = self.target.files[file.path].position
+            to = self.target.files[file.path]
         try:
             stretches = tracker.walk(to, self.kinds, rows, size)
         except DataLossError:

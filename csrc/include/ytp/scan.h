@@ -151,7 +151,7 @@ typedef struct ytp_stretch {
     ytp_scan_range_t range;
     uint64_t count;         /* nodes of any kind */
     uint64_t rows;          /* those of the kinds asked for */
-    uint64_t announcements; /* of peers and channels, in YAMAL000 files */
+    uint64_t announcements; /* of peers and channels in YAMAL000 files; other control messages may be counted, too */
     uint64_t bytes;         /* payloads of all nodes */
     int64_t time_min;       /* of the data messages; time_min > time_max when there are none */
     int64_t time_max;
@@ -166,9 +166,11 @@ typedef struct ytp_stretch_options {
     uint64_t limit_rows;  /* stop after so many rows in all; 0 = never */
     uint64_t limit_bytes; /* stop before so many bytes in all are exceeded, but not before the first node; 0 = never */
     uint64_t last;        /* stop after the node at this offset; 0 = never */
+    uint64_t last_seqno;  /* its place in the list; without it the index of the file can not be used */
 } ytp_stretch_options_t;
 
-/* Walks the list from `start` (with its place `seqno`) and fills up to `room` stretches.
+/* Walks the list from `start` (with its place `seqno`) and fills up to `room` stretches. Where the file has an index,
+ * whole stretches are taken from there without reading their messages.
  * YTP_OK: there may be more; YTP_END, YTP_END_CLOSED: the list ends behind the last stretch. With an error, the
  * stretches filled before it are good. */
 YTP_API int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_stretch_options_t *options,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -607,3 +608,63 @@ def test_a_missing_consumer_is_named(bus: ytp.Bus, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ytp.MissingExtraError, match="polars"):
         bus.scan().to_polars()
+
+
+# --- with the index of the file ---
+
+
+def fill(path: Path, form: Any, count: int) -> None:
+    """Times that go up and down, channels that come late, so that stretches differ."""
+    with ytp.open(path, format=form, populate=0) as bus:
+        for block in range(0, count, 1000):
+            times = np.arange(block, block + 1000, dtype=np.uint64) ^ np.uint64(block % 7)
+            channel = bus.peer(f"p{block % 3}").channel(f"c{block // 5000}")
+            channel.write_many(np.full((1000, block % 50), block % 251, np.uint8), times=times)
+        bus.update_index()
+
+
+@pytest.mark.parametrize(("max_count", "max_bytes"), [(0, 0), (4096, 0), (10_000, 100_000), (100, 0)])
+def test_stretches_of_the_index_are_those_of_the_walk(
+    tmp_path: Path, form: Any, max_count: int, max_bytes: int
+) -> None:
+    fill(tmp_path / "a.ytp", form, 60_000)
+    with ytp.open(tmp_path / "a.ytp", "r") as bus:
+        handle = bus._handle
+        assert handle.index_stretch() > 0
+        start, end = arrow.first_position(handle), handle.end()
+        limits = {"max_count": max_count, "max_bytes": max_bytes, "last": end}
+        walked, _ = core.stretches(handle, start, 0, **limits)
+        indexed, _ = core.stretches(handle, start, 0, last_seqno=handle.seqno(end), **limits)
+        assert sum(cut[1] for cut in indexed) == sum(cut[1] for cut in walked) == handle.seqno(end)
+        assert sum(cut[2] for cut in indexed) == sum(cut[2] for cut in walked) == 60_000
+        assert indexed[-1][0][2:] == (end, handle.seqno(end))
+        for before, after in itertools.pairwise(indexed):
+            assert before[0][2:] == after[0][:2]
+        times = bus.scan(columns=["seqno", "time"]).to_arrow()
+        seqnos, raw = times.column(0).to_numpy(), times.column(1).cast("int64").to_numpy()
+        for (_, first, _, last), _, rows_in, _, _, low, high, _, _ in indexed:
+            inside = raw[(seqnos > first) & (seqnos <= last)]
+            assert len(inside) == rows_in
+            assert not len(inside) or (low, high) == (inside.min(), inside.max())
+
+
+def test_time_ranges_with_an_index(tmp_path: Path, form: Any) -> None:
+    fill(tmp_path / "a.ytp", form, 60_000)
+    with ytp.open(tmp_path / "a.ytp", "r") as bus:
+        everything = rows(bus.scan().to_arrow())
+        for since, until in ((30_000, 30_010), (0, 5), (59_000, None), (None, 100), (70_000, None)):
+            low, high = since or 0, 2**62 if until is None else until
+            want = [row for row in everything if low <= row[2] < high]  # type: ignore[operator]
+            assert rows(bus.scan(since=since, until=until).to_arrow()) == want
+        few = bus.scan(since=30_000, until=30_010)._wanted_ranges()
+        assert few is not None
+        assert len(few) <= 2
+
+
+def test_limits_with_an_index(tmp_path: Path, form: Any) -> None:
+    fill(tmp_path / "a.ytp", form, 60_000)
+    with ytp.open(tmp_path / "a.ytp", "r") as bus:
+        start = arrow.first_position(bus._handle)
+        for limit in (1, 1000, 8192, 20_001):
+            cuts, _ = core.stretches(bus._handle, start, 0, limit_rows=limit)
+            assert sum(cut[2] for cut in cuts) == limit
