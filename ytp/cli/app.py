@@ -39,6 +39,7 @@ VERBS = {
     "verify": Verb("ytp.cli.verify", "Check the structure of a file."),
     "salvage": Verb("ytp.cli.salvage", "Copy what can be read of a damaged file into a new one."),
     "index": Verb("ytp.cli.index", "How far the index of a file goes; make it anew."),
+    "roll": Verb("ytp.cli.roll", "The files of a rolling log."),
     "perf": Verb("ytp.cli.perf", "Measure writing, reading and the way there and back."),
     "doctor": Verb("ytp.cli.doctor", "Look at what is installed and whether it works here."),
     "demo": Verb("ytp.cli.demo", "Several processes on one bus, live, every message counted."),

@@ -36,9 +36,12 @@ def command(file: str, patterns: tuple[str, ...], follow: bool, null: bool, raw:
             return
         end = b"" if raw else b"\0" if null else b"\n"
         out = sys.stdout.buffer
-        for message in messages:
+        while True:
+            message = messages.poll()
+            if message is None:
+                out.flush()
+                message = messages.poll(None) if follow else None
+            if message is None:
+                return
             out.write(memoryview(message))
             out.write(end)
-            if follow and not messages.ready:
-                out.flush()
-        out.flush()

@@ -29,10 +29,8 @@ def command(file: str, update: bool, rebuild: bool, form: str) -> None:
         if (update or rebuild) and not handle.index_stretch():
             raise FormatError(f"{file} was made by others and can not carry an index")
         with working("indexing"):
-            if rebuild:
-                handle.rebuild_index()
-            elif update:
-                handle.update_index()
+            if rebuild or update:
+                bus.update_index(rebuild=rebuild)
         checkpoints = handle.checkpoints()
         end = handle.seqno(bus.end)
         row = {

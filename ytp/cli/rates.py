@@ -43,7 +43,7 @@ class Rates:
         until = time.monotonic() + budget
         while count_into(totals, self.bus, self._messages) and time.monotonic() < until:
             pass
-        self.lag = self._messages.lag if self._messages.ready else 0
+        self.lag = self._messages.lag
         now = time.monotonic()
         spent, self._since = max(1e-9, now - self._since), now
         rates = [

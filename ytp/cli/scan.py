@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
     from ytp import Bus, Subscription
 
-__all__ = ["Totals", "count_into", "scan", "seek_last"]
+__all__ = ["Totals", "count_into", "last_position", "scan"]
 
 BATCH = 1 << 16
-NOBODY = 2**32 - 1  # the number of an id that nobody announced
 
 
 @dataclass(slots=True)
@@ -68,31 +67,34 @@ def named(names: list[str], number: Any) -> str:
     return names[number] if int(number) < len(names) else "(never announced)"
 
 
-def seek_last(bus: Bus, messages: Subscription, count: int) -> None:
-    """Moves a subscription before its last ``count`` messages, or to the beginning if there are fewer.
+def last_position(bus: Bus, messages: Subscription, count: int) -> int:
+    """Where the last ``count`` messages of a subscription begin; its beginning if there are fewer.
 
     With an index only the end of the log is read: from ever earlier checkpoints until there are enough messages.
     """
-    checkpoints = [offset for _number, offset, *_rest in bus._handle.checkpoints()]
+    beginnings = [messages.position]
+    if hasattr(bus, "_handle"):  # a single file; a rolling log is read through
+        beginnings = [offset for _number, offset, *_rest in bus._handle.checkpoints()]
     back = 1
     while True:
-        start = checkpoints[max(0, len(checkpoints) - back)]
+        start = beginnings[max(0, len(beginnings) - back)]
         messages.seek(start)
-        last = last_offsets(messages, count + 1)
+        last = last_positions(messages, count + 1)
         if len(last) > count:
-            messages.seek(int(last[0]))
-            return
-        if start == checkpoints[0]:
-            messages.seek(start)
-            return
+            return int(last[0])
+        if start == beginnings[0]:
+            return start
         back *= 4
 
 
-def last_offsets(messages: Subscription, count: int) -> Any:
-    """Offsets of the last messages from here to the end."""
+def last_positions(messages: Subscription, count: int) -> Any:
+    """Positions of the last messages from here to the end."""
     import numpy as np
+
+    from ytp.roll.directory import OFFSET_BITS
 
     last = np.empty(0, np.uint64)
     while len(columns := messages.read(BATCH)):
-        last = np.concatenate([last, columns.offset])[-count:]
+        file = messages.position >> OFFSET_BITS << OFFSET_BITS  # 0 but in a rolling log
+        last = np.concatenate([last, columns.offset + np.uint64(file)])[-count:]
     return last

@@ -49,11 +49,13 @@ def command(file: str, form: str) -> None:
 
 def as_text(row: Row) -> str:
     lines = [f"{printable(row['path'])}: {row['format']}"]
-    if row["unlinked"]:
+    if row.get("unlinked"):
         lines.append("  the name is gone; the file lives while somebody has it open")
+    if "files" in row:
+        lines.append(f"  files     {len(row['files'])}")
     lines += [
         f"  file      {readable(row['file_size'])}, {readable(row['reserved_size'])} used",
-        f"  durable   {'unknown' if row['durable'] is None else 'up to offset ' + str(row['durable'])}",
+        f"  durable   {'unknown' if row.get('durable') is None else 'up to offset ' + str(row['durable'])}",
         f"  messages  {row['messages']:,}, {readable(row['bytes'])} of payload",
     ]
     if row["messages"]:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import click
 
 from ytp.cli.arguments import file_argument, follow_option, patterns_argument
-from ytp.cli.output import Row, emit, format_option
+from ytp.cli.output import emit, format_option
 from ytp.cli.payload import as_row, as_text
-
-if TYPE_CHECKING:
-    from ytp import Bus, Subscription
 
 
 @click.command("tail")
@@ -30,16 +24,10 @@ def command(
     "md/" means all channels that begin so, "md/IBM" exactly that one; no pattern means all.
     """
     import ytp
+    from ytp.cli.scan import last_position
 
-    with ytp.open(file, "r") as bus, bus.subscribe(*patterns or ("/",), follow=False) as messages:
-        emit(rows(bus, messages, follow, None if everything else lines), form, as_text)
-
-
-def rows(bus: Bus, messages: Subscription, follow: bool, last: int | None) -> Iterator[Row]:
-    """The last messages (None: all of them), then, if following, whatever comes."""
-    from ytp.cli.scan import seek_last
-
-    if last is not None:
-        seek_last(bus, messages, last)
-    messages.follow = follow
-    yield from map(as_row, messages)
+    wanted = patterns or ("/",)
+    with ytp.open(file, "r") as bus:
+        start = None if everything else last_position(bus, bus.subscribe(*wanted, follow=False), lines)
+        messages = bus.subscribe(*wanted, start="begin" if start is None else start, follow=follow)
+        emit(map(as_row, messages), form, as_text)

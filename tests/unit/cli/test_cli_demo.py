@@ -119,6 +119,7 @@ def test_other_doors_are_compared_by_sums() -> None:
     assert not compare_sums("door", state, {})[0].equal
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_counts_the_same(start) -> None:
     for module in ("pyspark", "ytp.spark"):
