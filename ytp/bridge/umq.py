@@ -17,7 +17,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from ytp import umq
 from ytp.bridge.replication.marks import PREFIX, log_id
@@ -159,7 +159,7 @@ class BusOffer:
             raise umq.CallException(BAD_REQUEST, str(error)) from error
 
 
-def is_name(value: object) -> bool:
+def is_name(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value != "" and "\0" not in value and value.isprintable()
 
 
@@ -279,9 +279,7 @@ async def entries_of(update: Payload, source: str) -> Reply:
         entries = []
         for m in raw:
             data = (
-                m["text"].encode()
-                if "text" in m
-                else await umq.payload.read_source(update.attachments[m["attachment"]])
+                m["text"].encode() if "text" in m else await read_source(update.attachments[m["attachment"]])
             )
             entries.append(
                 Entry(source, int(m["position"]), int(m["time"]), str(m["peer"]), str(m["channel"]), data)
