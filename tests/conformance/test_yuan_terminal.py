@@ -464,6 +464,20 @@ async def test_channels_that_fail_come_back() -> None:
             assert [await anext(stream), await anext(stream)] == [0, 1]
 
 
+async def test_a_producer_that_never_waits_does_not_stop_the_terminal() -> None:
+    async def flood(channel_id: str) -> AsyncIterator[int]:
+        while True:
+            yield 1
+
+    async with Pair(options=RealmOptions(ping_interval=0.05, ping_timeout=10)) as pair:
+        await pair.bob.publish_channel("Flood", flood)
+        async with pair.alice.subscribe_channel("Flood") as stream, asyncio.timeout(20):
+            for _ in range(100):
+                await anext(stream)
+            assert (await pair.alice.request("Ping", {}, target="bob")).message == "Pong"
+            await pair.bob.close()
+
+
 async def test_everything_ends_with_the_terminal() -> None:
     async with Pair() as pair:
         await pair.bob.publish_channel("Ticks", forever)

@@ -29,20 +29,24 @@ def split(source: str, target: str, text: str, limit: int, trace_id: str) -> Ite
 
     Escaping inside a piece counts: what is measured is the encoded text.
     """
+    common = {
+        "trace_id": trace_id,
+        "method": CHUNK_METHOD,
+        "source_terminal_id": source,
+        "target_terminal_id": target,
+    }
     at = seq = 0
     step = limit
     while at < len(text):
         while True:
-            frame = {"seq": seq, "body": text[at : at + step]}
-            encoded = dumps(Message(source, target, trace_id, method=CHUNK_METHOD, frame=frame).body())
+            encoded = dumps({**common, "frame": {"seq": seq, "body": text[at : at + step]}})
             if len(encoded) <= limit or step == 1:
                 break
             step = max(1, step * limit // len(encoded) - 1)
         yield encoded.decode()
         at += step
         seq += 1
-    end = Message(source, target, trace_id, seq, CHUNK_METHOD, res={"code": 200, "message": "OK"})
-    yield dumps(end.body()).decode()
+    yield dumps({**common, "res": {"code": 200, "message": "OK"}}).decode()
 
 
 class _Group:

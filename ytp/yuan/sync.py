@@ -19,6 +19,7 @@ from .timers import Timer, Timers
 
 __all__ = ["HOST_EVENT_METHOD", "HostSync"]
 
+LIST_METHOD, OLDER_LIST_METHOD = "GetTerminalInfos", "ListTerminals"
 HOST_EVENT_METHOD = encode_path("SubscribeChannel", "HostEvent")
 
 LIST_TIMEOUT = 10.0
@@ -61,6 +62,7 @@ class HostSync:
         self._connected = False
         self._current = False
         self._seq: int | None = None
+        self._list_method = LIST_METHOD
         self._list_session: Session | None = None
         self._push_session: Session | None = None
         self._event_session: Session | None = None
@@ -110,26 +112,36 @@ class HostSync:
         def on_message(message: Message) -> None:
             response = message.response
             if response is not None and not (response.ok and self._take_list(response.data)):
-                self._read_later(RETRY_DELAY)
+                self._try_other_list(response.ok)
+
+        def on_end(error: YuanError | None) -> None:
+            if error is not None and self._connected:
+                self._try_other_list(False)
 
         self._list_session = self._sessions.start(
             HOST_ID,
-            "GetTerminalInfos",
+            self._list_method,
             {},
             on_message,
-            self._retry_on_error(self._read_later),
+            on_end,
             first_timeout=LIST_TIMEOUT,
             silence_timeout=LIST_TIMEOUT,
         )
 
+    def _try_other_list(self, known: bool) -> None:
+        """Hosts of the older generation have another service for the list, without numbers."""
+        if not known:
+            self._list_method = OLDER_LIST_METHOD if self._list_method == LIST_METHOD else LIST_METHOD
+        self._read_later(RETRY_DELAY)
+
     def _take_list(self, data: Any) -> bool:
-        terminals = data.get("terminals") if isinstance(data, dict) else None
+        seq = data.get("seq_id") if isinstance(data, dict) else None
+        terminals = data.get("terminals") if isinstance(data, dict) else data
         if not isinstance(terminals, list):
             return False
         infos = [info for info in map(_parse, terminals) if info is not None]
         if all(info.terminal_id != HOST_ID for info in infos):
             return False  # the host is still starting
-        seq = data.get("seq_id")
         self._seq = seq if isinstance(seq, int) else None
         self.directory.replace(infos)
         first = not self.listed

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ytp.yuan.terminal")
 
+_BREATH = 64
 _LINK_LIMITS = Limits(
     max_message=100 * 1024 * 1024, max_queue=1 << 20, max_queue_bytes=64 * 1024 * 1024, idle_timeout=60.0
 )
@@ -114,6 +115,7 @@ class Terminal:
         self._streams: set[ChannelStream] = set()
         self._failure: AuthFailed | None = None
         self._closed = False
+        self._drains = 0
         self.reconnects = 0
         self.tunnels = {"WS": Tunnel()}
         self._webrtc = _load_webrtc(webrtc, self._tick) if webrtc else None
@@ -383,10 +385,12 @@ class Terminal:
         """Wait until the link (to the host, or directly to ``target``) has taken most of what was sent."""
         if self._webrtc is not None and target is not None:
             await self._webrtc.drain(target)
-        if self._carrier is not None:
-            await self._carrier.drain()
+        carrier = self._carrier
+        self._drains += 1
+        if carrier is None or carrier.closed or self._drains % _BREATH == 0:
+            await asyncio.sleep(0)  # a producer that never waits must not keep the loop from everything else
         else:
-            await asyncio.sleep(0)  # let the loss of the link be noticed
+            await carrier.drain()
 
     async def _keep_linked(self) -> None:
         pause = self._timeouts.reconnect
