@@ -147,6 +147,9 @@ class Client:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        """No connection will be made any more."""
+        self._stopped = False
+        """Nothing is left of it."""
         self._connected = asyncio.Event()
         self.epoch = 0
         self.connection_id = 0
@@ -182,7 +185,7 @@ class Client:
 
     async def close(self, timeout: float = 5.0) -> None:
         """Send what waits, wait for the answers (``timeout`` seconds at most), say goodbye."""
-        if self._closing:
+        if self._stopped:
             return
         if self.connected:
             try:
@@ -196,7 +199,7 @@ class Client:
         await self._stop()
 
     async def _stop(self) -> None:
-        self._closing = True
+        self._closing = self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         attached = self._attached
@@ -278,17 +281,16 @@ class Client:
     async def _connect_once(self) -> None:
         """One connection from beginning to end."""
         self._refusal = None
-        attached: _Attached | None = None
+        made: asyncio.Future[_Attached] = asyncio.get_running_loop().create_future()
 
         def accept(link: Link) -> _Attached:
-            nonlocal attached
-            attached = self._attached = _Attached(self, link)
-            return attached
+            self._attached = _Attached(self, link)
+            made.set_result(self._attached)
+            return self._attached
 
         async with asyncio.timeout(self._protocol.options.connect_timeout):
             self._carrier_task = await self._open(accept)
-            while attached is None:
-                await asyncio.sleep(0)
+            attached = await made
         self._blocked = False
         self._protocol.connect(self._client_id or "", self._clock.monotonic())
         self._wake()
@@ -431,10 +433,9 @@ class Client:
         self._flush()
 
     def _fail_waiting(self, error: BaseException) -> None:
-        for sent in list(self._protocol._sent.values()):
-            for token in sent.tokens:
-                if token is not None and not token.done():
-                    token.set_exception(error)
+        for token in self._protocol.waiting_tokens():
+            if token is not None and not token.done():
+                token.set_exception(error)
         for waiting in self._replies.values():
             for future in waiting:
                 if not future.done():

@@ -257,6 +257,11 @@ class ClientProtocol:
         """Requests without an answer, and messages that wait to be sent in a batch."""
         return len(self._sent) + len(self._batcher)
 
+    def waiting_tokens(self) -> list[Any]:
+        """The tokens of everything that has no answer yet."""
+        tokens = [token for sent in self._sent.values() for token in sent.tokens]
+        return tokens + [token for _, batch in self._batcher.batches() for _, token in batch]
+
     @property
     def next_deadline(self) -> float | None:
         """When :meth:`tick` has something to do."""

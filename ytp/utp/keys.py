@@ -143,7 +143,9 @@ class KeyRing:
         if self.read_opens_all:
             need = Permission.READ
         if not found.permissions & need:
-            raise RequestError(f"the security key does not allow to {need.name}", ErrorCode.KEY_REFUSED)
+            raise RequestError(
+                f"the security key does not allow to {str(need.name).lower()}", ErrorCode.KEY_REFUSED
+            )
         for candidate in found.candidates(topic):
             if len(key) == _LEGACY_LENGTH:
                 expected = struct.pack(">I", salted_hash32(candidate.encode(), contract))

@@ -69,8 +69,9 @@ class SessionTable:
         if row is None:
             uid = int.from_bytes(self._random_bytes(8), "big") >> 1
             position = self._position()
-            self._state.create(uid, *key, position)
             session = Session(uid, key, position, self._options, self._shelf, limits)
+            if not clean:
+                self._state.create(uid, *key, position)
         else:
             session = Session(row.uid, key, row.position, self._options, self._shelf, limits)
             session.restore(row.next_id, row.waiting, self._state.inflight(row.uid))
@@ -78,9 +79,9 @@ class SessionTable:
                 session.subscriptions[sub.topic] = SubscriptionState(
                     session, parse_filter(sub.topic), DeliveryMode(sub.mode), sub.delay / 1000, sub.since
                 )
+        session.clean = clean
         if not session.subscriptions or session.position == self._position():
             self.go_live(session)
-        session.clean = clean
         session.must_commit = True
         self._sessions[key] = session
         self._dirty.add(session)
@@ -89,7 +90,7 @@ class SessionTable:
     def close(self, session: Session, now_ns: int) -> None:
         """The connection of a session is gone; the session stays, unless it was clean."""
         if session.clean:
-            self._delete(session.uid)
+            self.duplicates.forget(session.uid)
         else:
             self._save(session, now_ns)
 
@@ -114,8 +115,7 @@ class SessionTable:
     def go_live(self, session: Session) -> None:
         for sub in session.subscriptions.values():
             if sub.since is not None:
-                sub.since = None
-                self._state.subscribe(session.uid, sub.row())
+                self.begin(sub)
             self.routes.add(session.contract, sub)
         session.live = True
 
@@ -144,14 +144,15 @@ class SessionTable:
             )
             if session.live:
                 self.routes.add(session.contract, sub)
-        self._state.subscribe(session.uid, sub.row())
+        self._save_subscription(sub)
         session.must_commit = True
 
     def unsubscribe(self, session: Session, pattern: Filter) -> None:
         sub = session.subscriptions.pop(pattern.text, None)
         if sub is None:
             return
-        self._state.unsubscribe(session.uid, pattern.text)
+        if not session.clean:
+            self._state.unsubscribe(session.uid, pattern.text)
         if session.live:
             self.routes.discard(session.contract, sub)
         session.must_commit = True
@@ -159,7 +160,11 @@ class SessionTable:
     def begin(self, sub: SubscriptionState) -> None:
         """A session that reads the log has come to where the subscription was made."""
         sub.since = None
-        self._state.subscribe(sub.session.uid, sub.row())
+        self._save_subscription(sub)
+
+    def _save_subscription(self, sub: SubscriptionState) -> None:
+        if not sub.session.clean:
+            self._state.subscribe(sub.session.uid, sub.row())
 
     # --- saving
 
@@ -186,6 +191,12 @@ class SessionTable:
         self._dirty.difference_update(due)
 
     def _save(self, session: Session, left_at: int | None = None) -> None:
+        if session.clean:
+            # It ends with its connection, or with the broker; there is nothing to keep.
+            session.dropped_ids.clear()
+            session.must_commit = False
+            session.dirty_at = None
+            return
         state = self._state
         if session.dropped_ids:
             state.drop_inflight(session.uid, session.dropped_ids)

@@ -170,6 +170,21 @@ async def test_refused_later(tmp_path: Path) -> None:
         await client.close()
 
 
+async def test_closing_with_requests_that_wait(tmp_path: Path) -> None:
+    async with broker(tmp_path) as (made, url):
+        client = utp.Client(url, batch=utp.BatchLimits(duration=10), backoff=Backoff(10, 10, jitter=0))
+        await client.connect()
+        await made.close()
+        while client.connected:
+            await asyncio.sleep(0.005)
+        waiting = [asyncio.create_task(client.publish("a", b"", mode=mode)) for mode in ("batch", "reliable")]
+        await asyncio.sleep(0)
+        await client.close()
+        for task in waiting:
+            with pytest.raises(utp.ConnectionLost):
+                await task
+
+
 @contextlib.asynccontextmanager
 async def strange_server(*replies: bytes) -> AsyncIterator[str]:
     """Answers whatever comes first with given bytes."""

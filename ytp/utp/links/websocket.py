@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl as _ssl
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from aiohttp import web
 
@@ -86,8 +86,8 @@ class WebSocketLink:
         self._reading.set()
         self._carrier.abort()
 
-    def _start(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
