@@ -186,14 +186,14 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
     report = Report()
     async with Servers(options.loop) as servers:
         for outstanding in (1, 64):
-            await measure_calls(report, servers, outstanding, rounds, int(scale * 6400))
+            await measure_calls(report, servers, outstanding, rounds, int(scale * 3200))
         for subscribers in (1, 100, 1000):
             if options.quick and subscribers > 100:
                 continue
             await measure_fan_out(
-                report, servers, subscribers, rounds, max(2, int(scale * 10_000 / subscribers))
+                report, servers, subscribers, rounds, max(2, int(scale * 5000 / subscribers))
             )
-        await measure_throughput(report, servers, rounds, max(2, int(scale * 50)))
+        await measure_throughput(report, servers, rounds, max(2, int(scale * 20)))
         await measure_memory(report, servers, int(scale * 1000))
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -270,7 +270,7 @@ async def measure_memory(report: Report, servers: Servers, connections: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.umq", description="Measures UMQ.")
     parser.add_argument("--quick", action="store_true", help="everything short, fewer subscribers")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()

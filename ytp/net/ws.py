@@ -58,7 +58,6 @@ class WsCarrier:
         self._drained.set()
         self._flushed = asyncio.Event()
         self._flushed.set()
-        self._writable: asyncio.Future[None] | None = None
         self._over = False
         self._aborted = False
         self._close_called = False
@@ -74,7 +73,7 @@ class WsCarrier:
             is_listening=lambda: self._receiving,
         )
         self._pinging: asyncio.Task[None] | None = None
-        self._writer = asyncio.create_task(self._write_loop(), name=f"write to {remote}")
+        self._writer: asyncio.Task[None] | None = None
         self.remote = remote
 
     # --- Carrier
@@ -127,8 +126,8 @@ class WsCarrier:
         self._flushed.clear()
         if self.congested:
             self._drained.clear()
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_queued(), name=f"write to {self.remote}")
         return queued
 
     @property
@@ -178,17 +177,11 @@ class WsCarrier:
         coroutine.close()
         return True
 
-    async def _write_loop(self) -> None:
+    async def _write_queued(self) -> None:
+        """One task as long as there is something to write: most connections hardly ever need it."""
         ws, outbox = self._ws, self._outbox
         try:
-            while not self._over:
-                if not outbox:
-                    self._drained.set()
-                    self._flushed.set()
-                    self._writable = asyncio.get_running_loop().create_future()
-                    await self._writable
-                    self._writable = None
-                    continue
+            while outbox:
                 data = outbox.get_nowait()
                 self._in_flight = len(data)
                 if isinstance(data, str):
@@ -200,16 +193,16 @@ class WsCarrier:
                     self._drained.set()
         except (ConnectionError, ClientError, RuntimeError) as error:
             log.debug("writing to %s ended: %s", self.remote, error)
-        finally:
             self._stop_writing()
+        finally:
+            self._writer = None
+            self._flushed.set()
 
     def _stop_writing(self) -> None:
         self._over = True
         self._keepalive.stop()
         self._outbox.clear()
         self._in_flight = 0
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
         self._drained.set()
         self._flushed.set()
 

@@ -125,11 +125,11 @@ def encode(kind: Kind, identifier: str, payload: str = "", name: str = "", attac
     'A1\\nM7\\nupload\\npicture.jpg'
     """
     if kind in _NAMED:
-        frame = f"{kind.value}{identifier}\n{name}\n{payload}"
+        frame = kind + identifier + "\n" + name + "\n" + payload
     elif kind in _WITHOUT_PAYLOAD:
-        frame = kind.value + identifier
+        frame = kind + identifier
     else:
-        frame = f"{kind.value}{identifier}\n{payload}"
+        frame = kind + identifier + "\n" + payload
     if not frame.isascii():
         frame.encode()  # lone surrogates cannot be sent: say so here, where the caller is
     return f"A{attachments}\n{frame}" if attachments else frame

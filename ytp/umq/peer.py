@@ -434,7 +434,9 @@ class Peer:
 
     def _publish(self, topic: str, data: str, attachments: Iterable[AttachmentSource]) -> None:
         sources = (*_attachments(data), *attachments)
-        self._link.sender.attach(self._connection.publish(topic, data, len(sources)), sources)
+        numbers = self._connection.publish(topic, data, len(sources))
+        if sources:
+            self._link.sender.attach(numbers, sources)
         self._link.flush()
 
     def _end_publish(self, publication: Publication) -> None:
