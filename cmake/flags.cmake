@@ -13,6 +13,6 @@ if(YTP_SANITIZE)
 endif()
 
 if(YTP_COVERAGE)
-  target_compile_options(ytp_flags INTERFACE --coverage)
+  target_compile_options(ytp_flags INTERFACE --coverage -fprofile-update=atomic)
   target_link_options(ytp_flags INTERFACE --coverage)
 endif()
