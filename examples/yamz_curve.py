@@ -8,6 +8,7 @@ Run it: ``python examples/yamz_curve.py``.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -53,41 +54,31 @@ def run(
     keys: dict[str, tuple[bytes, bytes | None]],
 ) -> None:
     assert server_secret
-    with server.client("source") as source:
+    with contextlib.ExitStack() as closing:
+        source = closing.enter_context(server.client("source"))
         # Options are set before the socket is bound: nobody gets in without a key.
-        out = source.port(
-            "out",
-            zmq.PUSH,
-            bind="tcp://*:*",
-            options={
-                zmq.CURVE_SERVER: 1,
-                zmq.CURVE_PUBLICKEY: server_public,
-                zmq.CURVE_SECRETKEY: server_secret,
-            },
-        )
+        own = {zmq.CURVE_SERVER: 1, zmq.CURVE_PUBLICKEY: server_public, zmq.CURVE_SECRETKEY: server_secret}
+        out = source.port("out", zmq.PUSH, bind="tcp://*:*", options=own)
         source.ready()
         server.online()
-        for who, (public, secret) in keys.items():
+        for partners, (who, (public, secret)) in enumerate(keys.items(), start=1):
             assert secret
-            with server.client(who) as sink:
-                into = sink.port(
-                    "in",
-                    zmq.PULL,
-                    connect="yamz://app/out",
-                    options={
-                        zmq.CURVE_SERVERKEY: server_public,
-                        zmq.CURVE_PUBLICKEY: public,
-                        zmq.CURVE_SECRETKEY: secret,
-                    },
-                )
-                sink.ready()
-                sink.wait_linked("in", timeout=5)  # found, and told to connect
-                admitted = source.wait_linked("out", timeout=2)  # the handshake succeeded
-                print(f"{who}: {'admitted' if admitted else 'refused'}")
-                assert admitted == (who == "friend")
-                if admitted:
-                    out.send(b"only for friends")
-                    print("  received", into.recv())
+            sink = closing.enter_context(server.client(who))
+            own = {
+                zmq.CURVE_SERVERKEY: server_public,
+                zmq.CURVE_PUBLICKEY: public,
+                zmq.CURVE_SECRETKEY: secret,
+            }
+            into = sink.port("in", zmq.PULL, connect="yamz://app/out", options=own)
+            sink.ready()
+            assert sink.wait_linked("in", timeout=10)  # found, and told to connect
+            wait = 10 if who == "friend" else 1
+            admitted = source.wait_linked("out", partners, timeout=wait)  # the handshake succeeded
+            print(f"{who}: {'admitted' if admitted else 'refused'}")
+            assert admitted == (who == "friend")
+            if admitted:
+                out.send(b"only for friends")
+                print("  received", into.recv())
 
 
 if __name__ == "__main__":

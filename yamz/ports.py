@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,8 @@ from .match import Selector
 from .uri import Category
 
 __all__ = ["Addresses", "Options", "Port", "Ports", "SocketType"]
+
+log = logging.getLogger("yamz.client")
 
 Addresses = str | Iterable[str] | None
 Options = Mapping[int, int | bytes] | None
@@ -143,7 +146,11 @@ class Ports(Generic[S]):
             if told_by is not None:
                 told_by.add(server)
                 return False
-            port.socket.connect(reply.address)
+            try:
+                port.socket.connect(reply.address)
+            except zmq.ZMQError as error:  # the address may be a stranger's
+                log.warning("port %s: %.200r cannot be used: %s", reply.portid, reply.address, error.strerror)
+                return False
             port.links[reply.address] = {server}
             return True
         if told_by is None:
@@ -199,7 +206,8 @@ class Ports(Generic[S]):
 
 def _close(port: Port[Any]) -> None:
     if port.partners:
-        port.socket.disable_monitor()
+        with contextlib.suppress(zmq.ZMQError):  # somebody may have closed the socket already
+            port.socket.disable_monitor()
         port.partners.forget()
     port.socket.close()
 

@@ -506,7 +506,13 @@ class Server:
 
 def _when(loop: _ServerLoop, condition: Callable[[], bool]) -> Future[bool]:
     future: Future[bool] = Future()
-    loop.call(loop.when, condition, future)
+
+    def registered(call: Future[None]) -> None:
+        error = call.exception()  # the thread may end before it hears of us
+        if error and future.set_running_or_notify_cancel():
+            future.set_exception(error)
+
+    loop.call(loop.when, condition, future).add_done_callback(registered)
     return future
 
 

@@ -33,6 +33,7 @@ SENDS_LINES = ("PUSH", "PUB", "REQ", "DEALER", "PAIR")
 SENDS_BACK = ("REP", "ROUTER")
 GETS_ANSWERS = ("REQ", "DEALER", "PAIR")
 FOREVER = float("inf")
+STDIN = 0
 
 
 # Looking
@@ -253,7 +254,7 @@ class _Echo:
         poller = zmq.Poller()
         for control in self._client.control:
             poller.register(control, zmq.POLLIN)
-        stdin = 0
+        stdin = STDIN
         while not self._done() and (left := self._deadline - time.monotonic()) > 0:
             blocked = self._send_lines()
             reads_input = not self._input_ended and not self._lines

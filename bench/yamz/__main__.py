@@ -42,7 +42,7 @@ def main() -> None:
 def run_codec(quick: bool) -> list[dict[str, Any]]:
     print("\nZRE codec, microseconds per message, yamz / zeromq-pyre in turns")
     print(f"{'message':28} {'encode':>15} {'decode':>15} {'ratio':>7}")
-    results = codec.measure(0.001 if quick else codec.SECONDS)
+    results = codec.measure(0.0001 if quick else codec.SECONDS)
     for each in results:
         encode = f"{each.encode:.2f} / {each.pyre_encode:.2f}"
         decode = f"{each.decode:.2f} / {each.pyre_decode:.2f}"

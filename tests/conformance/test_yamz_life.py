@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import signal
@@ -459,6 +460,29 @@ def test_hostile_headers_leave_the_server_alive_and_others_served(network, caplo
     for node in nodes:
         node.stop()
     close(sink, seek, source, offer)
+
+
+@pytest.mark.parametrize("twin", ["sync", "asyncio"])
+async def test_addresses_that_zeromq_refuses_or_nobody_answers_do_no_harm(network, caplog, twin):
+    strange = header(
+        "tcp://é:5", "tcp://-:5", "ipc://" + "/x" * 200, "tcp://nowhere.invalid:5", "tcp://127.0.0.1:1"
+    )
+    with Node("strange", discovery=network, headers={"YAMZ": strange}):
+        offer, source = offering(network)
+        wanted = sorted([address_of(source), "tcp://127.0.0.1:1", "tcp://nowhere.invalid:5"])
+        if twin == "sync":
+            seek, sink = seeking(network)
+            world.pump(sink, lambda: sink.links("in") == wanted)
+            close(sink, seek)
+        else:
+            async with asyncio.timeout(world.WAIT):
+                async with yamz.aio.Client("snk", discovery=network, context=zmq.Context()) as sink:
+                    sink.port("in", zmq.PULL, connect="yamz://*/out")
+                    await sink.ready()
+                    await sink.wait_linked("in", count=3)
+                    assert sink.links("in") == wanted
+        close(source, offer)
+    world.until(lambda: caplog.text.count("cannot be used: ") == 3)
 
 
 # Gossip

@@ -97,3 +97,19 @@ def test_z13_new_headers_reach_pyre_and_both_stay(pair):
     # Nobody greets for ever, and pings are answered: our expiry time is 4 s here.
     theirs.quiet(5.0, event="EXIT")
     ours.quiet(0.1, event="EXIT")
+
+
+def test_a_pyre_node_can_offer_sockets_and_read_ours(hosts):
+    """The header is plain JSON: a program without yamz can take part."""
+    tree = {"children": [{"name": "out", "port": "tcp://10.77.0.2:5555", "params": {"apa": "41"}}]}
+    sink = hosts[0].start("yamz_app_peer.py", "seek", "here")
+    sink.expect(event="READY")
+    theirs = hosts[1].start("yamz_pyre_peer.py", "theirs", json.dumps({"YAMZ": json.dumps(tree)}))
+    sink.expect(event="CONNECT", address="tcp://10.77.0.2:5555")
+    source = hosts[0].start("yamz_app_peer.py", "offer", "also-here")
+    address = source.expect(event="READY")["address"]
+    entered = theirs.expect(event="ENTER", name="also-here")
+    (client,) = json.loads(entered["headers"]["YAMZ"])["clients"]
+    assert client["ports"][0]["addresses"] == [address]
+    theirs.close()
+    sink.expect(event="DISCONNECT", address="tcp://10.77.0.2:5555")

@@ -7,7 +7,7 @@ lengths count bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -32,7 +32,7 @@ __all__ = [
     "Whisper",
     "decode",
     "encode",
-    "renumbered",
+    "encode_each",
 ]
 
 SIGNATURE = b"\xaa\xa1"
@@ -40,6 +40,8 @@ VERSION = 2
 PREFIX_SIZE = 4  # signature, command, version
 HEAD_SIZE = 6  # and the sequence number
 MAX_STRING = 255
+GROUP_END = HEAD_SIZE + 1 + MAX_STRING  # of the longest SHOUT
+STATUS_END = GROUP_END + 1  # of the longest JOIN
 
 _pack_head = Struct(">4sH").pack
 _pack_number4 = Struct(">I").pack
@@ -167,10 +169,12 @@ def encode(message: Message, sequence: int) -> list[bytes]:
     return _ENCODERS[type(message)](message, sequence)
 
 
-def renumbered(frames: list[bytes], sequence: int) -> list[bytes]:
-    """The same message with another sequence number: all that differs when it goes to many peers."""
-    first, *content = frames
-    return [_pack_head(first[:PREFIX_SIZE], sequence) + first[HEAD_SIZE:], *content]
+def encode_each(message: Message, sequences: Iterable[int]) -> Iterator[list[bytes]]:
+    """The frames of one message for several peers: only the sequence number differs."""
+    first, *content = encode(message, 0)
+    prefix, fields = first[:PREFIX_SIZE], first[HEAD_SIZE:]
+    for sequence in sequences:
+        yield [_pack_head(prefix, sequence) + fields, *content]
 
 
 def decode(frames: Sequence[bytes], first: int = 0) -> tuple[int, Message]:
@@ -338,45 +342,56 @@ def _decode_whisper(frame: bytes, frames: Sequence[bytes], content: int) -> Mess
 
 
 def _decode_shout(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    return Shout(_read_string(frame, HEAD_SIZE, "group"), tuple(frames[content:]))
+    return Shout(_read_group(frame[HEAD_SIZE:GROUP_END]), tuple(frames[content:]))
 
 
 def _decode_join(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    group = _read_string(frame, HEAD_SIZE, "group")
-    return Join(group, _read_status(frame))
+    return Join(*_read_group_and_status(frame[HEAD_SIZE:STATUS_END]))
 
 
 def _decode_leave(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    group = _read_string(frame, HEAD_SIZE, "group")
-    return Leave(group, _read_status(frame))
+    return Leave(*_read_group_and_status(frame[HEAD_SIZE:STATUS_END]))
 
 
 def _decode_elect(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    group = _read_string(frame, HEAD_SIZE, "group")
-    return Elect(group, _read_string(frame, HEAD_SIZE + 1 + frame[HEAD_SIZE], "challenger"))
+    return Elect(*_read_strings(frame[HEAD_SIZE:], "group", "challenger"))
 
 
 def _decode_leader(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    group = _read_string(frame, HEAD_SIZE, "group")
-    return Leader(group, _read_string(frame, HEAD_SIZE + 1 + frame[HEAD_SIZE], "leader"))
+    return Leader(*_read_strings(frame[HEAD_SIZE:], "group", "leader"))
 
 
-def _read_string(frame: bytes, at: int, name: str) -> str:
-    try:
-        end = at + 1 + frame[at]
-    except IndexError:
-        raise CodecError(name, at, "the frame ends before the length") from None
-    if end > len(frame):
-        raise CodecError(name, at, f"{frame[at]} bytes announced, {len(frame) - at - 1} there")
-    return frame[at + 1 : end].decode("utf-8", "replace")
+# The readers get what follows the head, no longer than it may be, so that what they remember is bounded.
 
 
-def _read_status(frame: bytes) -> int:
-    """The byte behind the group."""
-    at = HEAD_SIZE + 1 + frame[HEAD_SIZE]
-    if at >= len(frame):
-        raise CodecError("status", at, "the frame ends here")
-    return frame[at]
+@lru_cache(maxsize=1024)
+def _read_group(fields: bytes) -> str:
+    return _read_strings(fields, "group")[0]
+
+
+@lru_cache(maxsize=1024)
+def _read_group_and_status(fields: bytes) -> tuple[str, int]:
+    group = _read_group(fields)
+    at = 1 + fields[0]
+    if at >= len(fields):
+        raise CodecError("status", HEAD_SIZE + at, "the frame ends here")
+    return group, fields[at]
+
+
+def _read_strings(fields: bytes, *names: str) -> list[str]:
+    texts = []
+    at = 0
+    for name in names:
+        if at >= len(fields):
+            raise CodecError(name, HEAD_SIZE + at, "the frame ends before the length")
+        start = at + 1
+        end = start + fields[at]
+        if end > len(fields):
+            reason = f"{end - start} bytes announced, {len(fields) - start} there"
+            raise CodecError(name, HEAD_SIZE + at, reason)
+        texts.append(fields[start:end].decode("utf-8", "replace"))
+        at = end
+    return texts
 
 
 _DECODERS: dict[bytes, Callable[[bytes, Sequence[bytes], int], Message]] = {

@@ -30,11 +30,16 @@ Overflow = Literal["drop_oldest", "block"]
 
 
 class _Inbox:
-    """Events between the node's thread and its user; bounded."""
+    """Events between the node's thread and its user.
 
-    def __init__(self, size: int) -> None:
+    Bounded: by dropping the oldest, or by its owner who stops reading when it is full. What was read
+    by then still gets in.
+    """
+
+    def __init__(self, size: int, drop: bool) -> None:
         self._events: deque[Event] = deque()
         self._size = size
+        self._drop = drop
         self._changed = threading.Condition()
         self._closed = False
         self.dropped = 0
@@ -44,7 +49,7 @@ class _Inbox:
             return
         with self._changed:
             for event in events:
-                if len(self._events) >= self._size:
+                if self._drop and len(self._events) >= self._size:
                     if not self.dropped:
                         log.warning("nobody takes the events; the oldest are dropped")
                     self._events.popleft()
@@ -143,7 +148,7 @@ class Node:
         self._queue = queue
         self._block = overflow == "block"
         self._loop: _NodeLoop | None = None
-        self._inbox = _Inbox(queue)
+        self._inbox = _Inbox(queue, not self._block)
 
     def __enter__(self) -> Node:
         return self.start()
@@ -169,7 +174,7 @@ class Node:
     def start(self) -> Node:
         """Join the network; does nothing when already there."""
         if self._loop is None:
-            self._inbox = _Inbox(self._queue)
+            self._inbox = _Inbox(self._queue, not self._block)
             loop = _NodeLoop(f"zre-{self.name}", self._engine, self._inbox, self._block)
             loop.start()
             self._loop = loop

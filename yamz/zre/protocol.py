@@ -413,11 +413,12 @@ class Protocol:
                 self._drop(peer, ExitReason.GOODBYE)
 
     def _send(self, peer: _Peer, message: codec.Message) -> None:
-        self._send_all((peer,), message)
+        peer.sent = (peer.sent + 1) & SEQUENCE_MASK
+        self._effects.append(Send(peer.uuid, codec.encode(message, peer.sent)))
 
     def _send_all(self, peers: Iterable[_Peer], message: codec.Message) -> None:
-        frames: list[bytes] | None = None
-        for peer in peers:
+        receivers = list(peers)
+        for peer in receivers:
             peer.sent = (peer.sent + 1) & SEQUENCE_MASK
-            frames = codec.renumbered(frames, peer.sent) if frames else codec.encode(message, peer.sent)
-            self._effects.append(Send(peer.uuid, frames))
+        frames = codec.encode_each(message, (peer.sent for peer in receivers))
+        self._effects += (Send(peer.uuid, each) for peer, each in zip(receivers, frames, strict=True))
