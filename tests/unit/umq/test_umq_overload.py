@@ -100,6 +100,26 @@ class TestRequests:
             for _ in range(9 - refused):
                 assert str(await wire.take()).startswith("R")
 
+    async def test_endless_ids_and_names_count(self):
+        gate = Gate()
+        limits = umq.UmqLimits(max_requests=1, max_waiting_bytes=100_000)
+        async with server(gate.services, limits=limits) as wire:
+            wire.send("M1\nhang\n", *(f"M{'i' * 60_000}\n{'n' * 60_000}\n" for _ in range(20)))
+            await wire.settle()
+            assert wire.peer._dispatcher.waiting_bytes < 400_000
+            gate.opened.set()
+            await wire.expect("R1\n", *(f"!{'i' * 60_000}\n7 Method not found" for _ in range(20)))
+
+    async def test_handlers_that_hang_end_with_their_connection(self):
+        gate = Gate()
+        async with server(gate.services) as wire:
+            wire.send(*(f"M{number}\nhang\n{number}" for number in range(5)))
+            await wire.settle()
+            assert len(gate.started) == 5
+        await wire.settle()
+        assert not wire.peer._link._tasks
+        assert wire.peer._connection.serving == 0
+
     async def test_a_connection_where_nothing_moves_is_ended(self, caplog):
         gate = Gate()
         limits = umq.UmqLimits(max_requests=1, max_waiting_bytes=500, stall_timeout=0.05)
