@@ -51,6 +51,7 @@ class connect:
         limits: UmqLimits | None = None,
         backoff: Backoff | None = None,
     ) -> None:
+        hello.encode()  # text that cannot be sent is refused here, where the caller is
         self._url = url
         self._hello = hello
         self._services = services

@@ -107,6 +107,7 @@ class Peer:
             role, limits=self._limits, require_handshake=require_handshake, handshake_deadline=deadline
         )
         self._link = Link(carrier, self._connection)
+        hello.encode()  # text that cannot be sent is refused here, where the caller is
         self._hello = hello
         self._on_hello = on_hello
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -72,6 +72,10 @@ class TestConnecting:
         with pytest.raises(ValueError):
             await umq.connect(url)
 
+    async def test_a_hello_that_is_not_unicode_is_refused_at_once(self):
+        with pytest.raises(ValueError, match="surrogates"):
+            umq.connect("ws://127.0.0.1:1/ws", hello="\ud800")
+
     async def test_nobody_listens(self):
         async with await umq.serve() as server:
             addresses = urls(server)
