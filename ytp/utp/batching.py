@@ -60,6 +60,8 @@ class Batcher(Generic[T]):
     [('key', ['c'])]
     """
 
+    __slots__ = ("_buckets", "_count", "limits")
+
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
         self._buckets: dict[tuple[Hashable, float], _Bucket[T]] = {}

@@ -281,6 +281,8 @@ class PacketReader:
     when the header is complete, not when the body has been collected.
     """
 
+    __slots__ = ("_buffer", "_need", "max_packet")
+
     def __init__(self, max_packet: int = MAX_PACKET) -> None:
         self.max_packet = max_packet
         self._buffer = bytearray()

@@ -39,7 +39,7 @@ class Connection:
         self.blocked_since: float | None = None
         self.last_buffered = 0
         self.timer_at: float | None = None
-        self._checked_keys: set[tuple[str, str, Permission]] = set()
+        self._checked_keys: set[tuple[str, str, Permission]] | None = None
         self._out: list[bytes] = []
 
     def send(self, packet: bytes) -> None:
@@ -61,7 +61,11 @@ class Connection:
         """RequestError unless the client may use the topic in this way."""
         assert self.connect is not None
         assert self.client is not None
-        if self.connect.insecure or (key, topic, need) in self._checked_keys:
+        if self.connect.insecure:
+            return
+        if self._checked_keys is None:  # many connections never need it
+            self._checked_keys = set()
+        elif (key, topic, need) in self._checked_keys:
             return
         keys.check(key, topic, self.client.contract, need)
         if len(self._checked_keys) < _MAX_CHECKED:

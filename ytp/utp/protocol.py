@@ -43,6 +43,8 @@ class ServerProtocol:
     ytp.utp.errors.ProtocolViolation: PingRequest before CONNECT
     """
 
+    __slots__ = ("_deadline", "_heard", "_held", "_keep_alive", "_reader", "state")
+
     def __init__(self, now: float, *, max_packet: int = MAX_PACKET, connect_timeout: float = 10.0) -> None:
         self.state = ConnectionState.WAIT_CONNECT
         self._reader = PacketReader(max_packet)

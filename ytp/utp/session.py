@@ -110,6 +110,12 @@ class Session:
     what to write before packets leave, and what can wait a little.
     """
 
+    __slots__ = (
+        "_batcher", "_options", "_place", "_ready", "_ready_bytes", "_ready_count", "_shelf", "clean",
+        "delivered", "dirty_at", "dropped_ids", "inflight", "inflight_bytes", "key", "live", "must_commit",
+        "next_id", "position", "send", "subscriptions", "uid", "writable",
+    )  # fmt: skip
+
     def __init__(
         self,
         uid: int,
@@ -138,7 +144,7 @@ class Session:
         self._options = options
         self._shelf = shelf
         self._batcher: Batcher[Stored] = Batcher(limits)
-        self._ready: deque[Packet] = deque()
+        self._ready: deque[Packet] | tuple[()] = ()
         self._ready_count = 0
         self._ready_bytes = 0
         self._place = 0
@@ -208,6 +214,8 @@ class Session:
         self._push(Packet(DeliveryMode.EXPRESS, positions, None))
 
     def _push(self, packet: Packet) -> None:
+        if isinstance(self._ready, tuple):  # most sessions are idle, and an empty deque is large
+            self._ready = deque()
         self._ready.append(packet)
         self._ready_count += len(packet.positions)
         self._ready_bytes += packet.size
@@ -250,6 +258,7 @@ class Session:
             and len(self.inflight) < options.inflight
             and self.inflight_bytes < options.inflight_bytes
         ):
+            assert isinstance(self._ready, deque)
             packet = self._ready.popleft()
             self._ready_count -= len(packet.positions)
             self._ready_bytes -= packet.size

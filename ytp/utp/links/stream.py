@@ -15,6 +15,8 @@ __all__ = ["StreamLink", "open_tcp", "open_unix"]
 class StreamLink(asyncio.Protocol):
     """A link that is also the asyncio protocol of its connection, so that nothing stands between the two."""
 
+    __slots__ = ("_accept", "_closer", "_handler", "_high_water", "_transport", "remote")
+
     def __init__(self, accept: Accept, high_water: int) -> None:
         self._accept = accept
         self._high_water = high_water
