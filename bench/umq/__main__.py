@@ -65,6 +65,10 @@ class Servers:
         assert found is not None
         return int(found[1]) * 1024
 
+    def cpu(self, name: str) -> float:
+        """Seconds that a server has been running on a processor."""
+        return int(Path(f"/proc/{self._processes[name].pid}/schedstat").read_text().split()[0]) / 1e9
+
     async def stop(self, name: str) -> None:
         process = self._processes.pop(name)
         process.kill()
@@ -93,8 +97,8 @@ async def connected(port: int, kind: type[Client], count: int = 1) -> AsyncItera
         await asyncio.gather(*(client.close() for client in opened), return_exceptions=True)
 
 
-async def call_rate(client: Client, outstanding: int, calls: int) -> Figures:
-    """Calls in a second, and what single calls took (microseconds)."""
+async def call_rate(client: Client, outstanding: int, calls: int, server_cpu: Callable[[], float]) -> Figures:
+    """Calls in a second; microseconds that single calls took, and that both processes worked for each."""
     times: list[float] = []
     clock = time.perf_counter
 
@@ -104,14 +108,17 @@ async def call_rate(client: Client, outstanding: int, calls: int) -> Figures:
             await client.echo(TEXT)
             times.append(clock() - begun)
 
+    worked = server_cpu() + time.process_time()
     begun = clock()
     await asyncio.gather(*(caller() for _ in range(outstanding)))
     took = clock() - begun
+    worked = server_cpu() + time.process_time() - worked
     times.sort()
     return {
         "per second": len(times) / took,
         "p50": times[len(times) // 2] * 1e6,
         "p99": times[int(len(times) * 0.99)] * 1e6,
+        "CPU": worked / len(times) * 1e6,
     }
 
 
@@ -213,10 +220,14 @@ async def measure_calls(report: Report, servers: Servers, outstanding: int, roun
     for name, client in clients.items():
         await client.open(servers.ports[callers[name][0]])
     measures = {
-        name: lambda client=client: call_rate(client, outstanding, calls) for name, client in clients.items()
+        name: lambda client=client, server=callers[name][0]: call_rate(
+            client, outstanding, calls, lambda: servers.cpu(server)
+        )
+        for name, client in clients.items()
     }
     found = await interleaved(rounds, measures)
-    report.add(f"calls, {outstanding} outstanding, 100 characters", found, FLOOR, "per second")
+    title = f"calls, {outstanding} outstanding, 100 characters (p50, p99, CPU in microseconds)"
+    report.add(title, found, FLOOR, "per second")
     for client in clients.values():
         await client.close()
 
