@@ -543,6 +543,23 @@ def test_g5_a_hub_that_answers_like_libzyre_is_understood():
                 world.until(lambda: hub.recv_multipart()[1] == gossip.encode(gossip.Command.HELLO))
 
 
+def test_g5_a_client_that_speaks_like_libzyre_is_served():
+    """Our hub, and the frames with which libzyre introduces itself."""
+    hub = ZreGossip(bind="tcp://127.0.0.1:*")
+    with Node("ours", discovery=hub) as node, zmq.Context.instance().socket(zmq.DEALER) as client:
+        client.linger = 0
+        client.connect(hub.bound)
+        client.send(bytes.fromhex(FRAMES["frame-016"]["command_frame"]))
+        assert client.poll(world.WAIT * 1000)
+        told = gossip.decode(client.recv())
+        assert (told.key, told.value) == (node.uuid, node.endpoint)
+        with world.RawPeer(node.endpoint) as libzyre:
+            client.send(gossip.encode(gossip.Publish(libzyre.uuid.hex().upper(), libzyre.endpoint)))
+            assert libzyre.receive().name == "ours"
+            libzyre.hello("libzyre")
+            assert node.recv(world.WAIT).name == "libzyre"
+
+
 def test_z12_a_peer_that_speaks_like_libzyre_enters_and_leaves():
     """The captured HELLO of libzyre with the endpoint replaced, in both orders of greeting."""
     with Node("ours", discovery=Static(), headers={"X": "1"}) as node:
@@ -619,7 +636,8 @@ def test_unreachable_static_endpoints_are_tolerated():
             world.until(lambda: [peer.name for peer in a.peers()] == ["b"])
 
 
-def test_a_sequence_gap_does_not_tear_links_down():
+def test_a_sequence_gap_does_not_tear_links_down(monkeypatch):
+    monkeypatch.setattr("yamz.server.GRACE", 1.0)
     offer, source = offering(Static(), timing=world.QUICK)
     header_text = json.dumps({"children": [{"name": "out", "port": ["tcp://127.0.0.1:5"]}]})
     seek, sink = seeking(Static())

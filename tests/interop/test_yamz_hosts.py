@@ -9,8 +9,8 @@ pytestmark = pytest.mark.root
 
 
 @pytest.fixture
-def hosts():
-    with yamz_hosts.two_hosts() as made:
+def hosts(need):
+    with yamz_hosts.two_hosts(need) as made:
         yield made
 
 

@@ -14,8 +14,8 @@ HEADERS = {"X-ROLE": "greeter", "X-EMPTY": ""}
 
 
 @pytest.fixture
-def hosts():
-    with yamz_hosts.two_hosts() as made:
+def hosts(need):
+    with yamz_hosts.two_hosts(need) as made:
         yield made
 
 
@@ -94,8 +94,8 @@ def test_z13_new_headers_reach_pyre_and_both_stay(pair):
     assert theirs.expect(event="WHISPER", uuid=our_id)["content"] == ["after"]
     theirs.say("whisper", our_id, "after too")
     assert ours.expect(event="WHISPER", uuid=their_id)["content"] == ["after too"]
-    # Nobody greets for ever, and pings are answered: our expiry time is 4 s here.
-    theirs.quiet(5.0, event="EXIT")
+    # Nobody greets for ever, and pings are answered: our expiry time is 2 s here.
+    theirs.quiet(3.0, event="EXIT")
     ours.quiet(0.1, event="EXIT")
 
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import threading
@@ -98,8 +97,9 @@ class Program:
 class Host:
     """A network namespace, held open by a process that does nothing."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, ip: str) -> None:
         self.address = address
+        self._ip = ip
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         self._holder = subprocess.Popen(
             ["unshare", *as_user, "--net", "sh", "-c", "echo ready; exec cat"],
@@ -114,22 +114,23 @@ class Host:
         enter = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         self.prefix = ["nsenter", "--target", str(self._holder.pid), *enter, "--net"]
         self._programs: list[Program] = []
-        self.run("ip", "link", "set", "lo", "up")
+        self.ip("link", "set", "lo", "up")
 
     @property
     def pid(self) -> int:
         return self._holder.pid
 
-    def run(self, *command: str) -> None:
-        subprocess.run([*self.prefix, *command], check=True, capture_output=True, timeout=WAIT)
+    def ip(self, *arguments: str) -> None:
+        """Configure the network of this host."""
+        subprocess.run([*self.prefix, self._ip, *arguments], check=True, capture_output=True, timeout=WAIT)
 
     def plug(self) -> None:
         """Give the host's end of the cable its address and switch it on."""
-        self.run("ip", "addr", "replace", f"{self.address}/24", "brd", "+", "dev", "eth0")
+        self.ip("addr", "replace", f"{self.address}/24", "brd", "+", "dev", "eth0")
         self.cable(True)
 
     def cable(self, up: bool) -> None:
-        self.run("ip", "link", "set", "eth0", "up" if up else "down")
+        self.ip("link", "set", "eth0", "up" if up else "down")
 
     def start(self, script: str, *arguments: str) -> Program:
         program = Program(self.prefix, script, *arguments)
@@ -147,20 +148,18 @@ class Host:
 
 
 @contextlib.contextmanager
-def two_hosts() -> Iterator[tuple[Host, Host]]:
-    """Two hosts with one cable between them."""
-    for program in ("unshare", "nsenter", "ip"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
+def two_hosts(need: Callable[[str], str]) -> Iterator[tuple[Host, Host]]:
+    """Two hosts with one cable between them; `need` finds the programs that this takes."""
+    for program in ("unshare", "nsenter"):
+        need(program)
+    ip = need("iproute2")
     with contextlib.ExitStack() as closing:
-        left, right = Host("10.77.0.1"), Host("10.77.0.2")
+        left = Host("10.77.0.1", ip)
         closing.callback(left.close)
+        right = Host("10.77.0.2", ip)
         closing.callback(right.close)
         try:
-            left.run(
-                *("ip", "link", "add", "eth0", "type", "veth"),
-                *("peer", "name", "eth0", "netns", str(right.pid)),
-            )
+            left.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(right.pid))
         except subprocess.CalledProcessError as error:
             pytest.skip(f"needs network namespaces with veth: {error.stderr.decode().strip()}")
         left.plug()

@@ -163,6 +163,11 @@ class Engine:
             self.protocol.found(sighting.uuid, sighting.endpoint, now)
 
     def _connect(self, effect: Connect) -> None:
+        if effect.endpoint.partition("://")[0] != self.protocol.endpoint.partition("://")[0]:
+            # A stranger must not have us connect to local sockets that are none of the network's.
+            log.info("endpoint %.200r is not of this network", effect.endpoint)
+            self.protocol.blocked(effect.uuid)
+            return
         dealer: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         dealer.linger = 0
         dealer.set(zmq.ROUTING_ID, self.protocol.identity)
