@@ -16,8 +16,6 @@ from pathlib import Path
 
 __all__ = ["Server", "mosquitto", "nats", "ytp_broker"]
 
-_TICK = os.sysconf("SC_CLK_TCK")
-
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -28,9 +26,9 @@ class Server:
     pid: int
 
     def cpu(self) -> float:
-        """Seconds of processor time used so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
+        """Seconds of processor time used so far, by all of its threads."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
     def memory(self) -> int:
         """Resident bytes."""
