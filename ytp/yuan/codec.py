@@ -118,6 +118,8 @@ class Message:
     event: Any = MISSING
     done: bool = False
     channel_id: str | None = None
+    is_abort: bool = False
+    """Ends a session from the requester's side. Only for writing: on the wire it looks like any end."""
 
     @property
     def is_request(self) -> bool:
@@ -163,8 +165,12 @@ class Message:
         body["trace_id"] = self.trace_id
         body["seq_id"] = self.seq_id
         body["method"] = self.method
-        body["source_terminal_id"] = self.source
-        body["target_terminal_id"] = self.target
+        if self.is_abort:
+            body["target_terminal_id"] = self.target
+            body["source_terminal_id"] = self.source
+        else:
+            body["source_terminal_id"] = self.source
+            body["target_terminal_id"] = self.target
         if self.done:
             body["done"] = True
         return body
@@ -184,7 +190,7 @@ def answer(to: Message, seq_id: int, **fields: Any) -> Message:
 
 def abort(opened_by: Message, seq_id: int) -> Message:
     """The requester gives up."""
-    return replace(opened_by, seq_id=seq_id, service_id=None, req=MISSING, done=True)
+    return replace(opened_by, seq_id=seq_id, service_id=None, req=MISSING, done=True, is_abort=True)
 
 
 def push(source: str, target: str, channel_id: str, payload: Any, trace_id: str) -> Message:

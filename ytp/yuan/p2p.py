@@ -262,11 +262,13 @@ class PeerTable:
             if session.role is Role.PASSIVE and not session.open:
                 session.link.signal(value)
             return _OK
-        if value.get("type") != "offer":
+        is_offer = value.get("type") == "offer"
+        if session is None and not is_offer:
             return _NOT_FOUND
         if session is not None:
             # While a link is open, a new offer says that the peer has lost it: then there is no glare.
-            if not session.open and not _before(peer_id, self.terminal_id):
+            wins = session.open or _before(peer_id, self.terminal_id)
+            if not (is_offer and wins):
                 return _CONFLICT
             session.closed("the peer's offer goes first")
         self._begin(peer_id, session_id, Role.PASSIVE).link.signal(value)
