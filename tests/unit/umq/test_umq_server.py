@@ -316,3 +316,26 @@ class TestHugeAndHalf:
                 async with umq.connect(url) as peer:
                     results = await asyncio.gather(*(peer.call("large") for _ in range(100)))
                     assert all(len(result) == 1024 * 1024 for result in results)
+
+
+def test_everything_works_on_uvloop_too(tmp_path):
+    uvloop = pytest.importorskip("uvloop", reason="needs uvloop")
+    cert, key = write_certificate(tmp_path)
+
+    async def main() -> None:
+        for secure, context in (("", None), ("s", server_context(cert, key))):
+            async with await umq.serve(echo_services(), ssl=context) as server:
+                for url in urls(server, secure):
+                    trust = client_context(ca=cert) if secure else None
+                    async with umq.connect(url, ssl=trust, local={"a": "b"}) as peer:
+                        results = await asyncio.gather(*(peer.call("echo", str(n)) for n in range(200)))
+                        assert results == [str(n) for n in range(200)]
+                        large = await peer.call("echo", "x" * 300_000, [bytes(3_000_000), b"small"])
+                        assert [len(content) for content in await large.read()] == [3_000_000, 5]
+                        (other,) = server.peers
+                        assert dict(other.remote) == {"a": "b"}
+                        other.abort()
+                        await peer.wait_closed()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(main(), 50))
