@@ -97,12 +97,15 @@ class Program:
 class Host:
     """A network namespace, held open by a process that does nothing."""
 
-    def __init__(self, address: str, ip: str) -> None:
+    def __init__(self, address: str, ip: str, beside: Host | None = None) -> None:
         self.address = address
         self._ip = ip
-        as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        root = os.geteuid() == 0
+        # Only within one user namespace can a cable lead from one network to another.
+        how = beside.prefix if beside else []
+        as_user = [] if root or beside else ["--user", "--map-root-user"]
         self._holder = subprocess.Popen(
-            ["unshare", *as_user, "--net", "sh", "-c", "echo ready; exec cat"],
+            [*how, "unshare", *as_user, "--net", "sh", "-c", "echo ready; exec cat"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -111,7 +114,7 @@ class Host:
         if not self._holder.stdout.readline():
             self.close()
             pytest.skip("needs network namespaces")
-        enter = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        enter = [] if root else ["--user", "--preserve-credentials"]
         self.prefix = ["nsenter", "--target", str(self._holder.pid), *enter, "--net"]
         self._programs: list[Program] = []
         self.ip("link", "set", "lo", "up")
@@ -156,7 +159,7 @@ def two_hosts(need: Callable[[str], str]) -> Iterator[tuple[Host, Host]]:
     with contextlib.ExitStack() as closing:
         left = Host("10.77.0.1", ip)
         closing.callback(left.close)
-        right = Host("10.77.0.2", ip)
+        right = Host("10.77.0.2", ip, beside=left)
         closing.callback(right.close)
         try:
             left.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(right.pid))
