@@ -18,7 +18,7 @@ from ytp.umq.codec import FrameError, parse
 playwright = pytest.importorskip("playwright.async_api", reason="needs playwright")
 
 VECTORS = Path(__file__).parents[1] / "data" / "umq"
-DEADLINE = 20
+DEADLINE = 60
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",

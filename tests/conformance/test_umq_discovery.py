@@ -9,7 +9,7 @@ from umq_driver import client, fixture_services, server, soon
 
 from ytp import umq
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 SERVER, CLIENT = umq.Role.SERVER, umq.Role.CLIENT
 
 

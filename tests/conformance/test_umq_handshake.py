@@ -10,7 +10,7 @@ from umq_driver import client, fixture_services, manual_server, server, soon, st
 from ytp import umq
 from ytp.net.clock import ManualClock
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 SERVER, CLIENT = umq.Role.SERVER, umq.Role.CLIENT
 
 

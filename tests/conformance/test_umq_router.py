@@ -13,7 +13,7 @@ from ytp import umq
 from ytp.net.memory import memory_pair
 from ytp.umq.peer import Peer
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 SERVER, CLIENT = umq.Role.SERVER, umq.Role.CLIENT
 
 

@@ -14,7 +14,7 @@ from ytp.net.limits import Limits
 from ytp.net.tcp import FramingError, TcpCarrier, open_tcp
 from ytp.umq.framing import FrameType, UmqFraming, encode_length
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 SERVER, CLIENT = umq.Role.SERVER, umq.Role.CLIENT
 
 

@@ -12,7 +12,7 @@ from ytp.net.clock import ManualClock
 from ytp.net.memory import MemoryCarrier, memory_pair
 from ytp.umq.peer import Peer
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 T = TypeVar("T")
 
 

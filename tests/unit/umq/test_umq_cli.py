@@ -20,7 +20,7 @@ from ytp.umq.explore import RouteInfo, explore
 
 ROOT = str(Path(__file__).parents[3])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONUNBUFFERED": "1"}
-DEADLINE = 20
+DEADLINE = 60
 
 
 class Demo:
