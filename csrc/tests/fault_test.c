@@ -111,7 +111,7 @@ static void in_child(void (*body)(void), int wanted_signal)
     pid_t child = fork();
     if (child == 0) {
         body();
-        _exit(0);
+        exit(0);
     }
     CHECK(child > 0);
     CHECK_EQ(waitpid(child, &status, 0), child);
@@ -193,11 +193,37 @@ static void sent_by_somebody(void)
     ytp_yamal_release(y);
 }
 
+static void returns_without_info(int number)
+{
+    (void)number;
+    passed_on++;
+}
+
+static void sent_to_a_plain_handler(void)
+{
+    signal(SIGBUS, returns_without_info);
+    ytp_yamal_t *y = open_yamal(scratch("host"), YTP_OPEN_NEW, YTP_FORMAT_YTP);
+    kill(getpid(), SIGBUS);
+    CHECK_EQ(passed_on, 1);
+    ytp_yamal_release(y);
+}
+
+/* A handler on top of ours that gives up raises the signal again by itself: the fault then comes back to us. */
+static void raised_by_itself(void)
+{
+    ytp_yamal_t *y = open_yamal(scratch("host"), YTP_OPEN_NEW, YTP_FORMAT_YTP);
+    raise(SIGBUS);
+    OK(ytp_yamal_check(y, &fault));
+    ytp_yamal_release(y);
+}
+
 TEST(other_faults_reach_the_host)
 {
     in_child(host_with_info, 0);
     in_child(host_without_info, 0);
     in_child(sent_by_somebody, 0);
+    in_child(sent_to_a_plain_handler, 0);
+    in_child(raised_by_itself, 0);
     in_child(host_by_default, SIGBUS);
     in_child(host_that_gives_up, SIGBUS);
 }

@@ -137,6 +137,24 @@ TEST(a_file_with_too_many_ranges_is_refused)
     ytp_yamal_release(y);
 }
 
+TEST(a_file_that_shrank_is_not_grown_again)
+{
+    const char *path = scratch("shrunk");
+    ytp_yamal_t *y = open_yamal(path, YTP_OPEN_NEW, YTP_FORMAT_YTP);
+    uint64_t offset;
+    void *payload;
+
+    append_bytes(y, 8000000, 1);
+    append_bytes(y, 8000000, 2); /* the second page is mapped now */
+    CHECK_EQ(truncate(path, (off_t)YTP_PAGE_SIZE), 0);
+    CODE(ytp_yamal_reserve(y, 8000000, &payload, &offset, &fault), YTP_ERR_TRUNCATED);
+    struct stat st;
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK_EQ(st.st_size, YTP_PAGE_SIZE);
+    CODE(ytp_yamal_check(y, &fault), YTP_ERR_TRUNCATED);
+    ytp_yamal_release(y);
+}
+
 TESTS(T(a_file_may_span_many_ranges), T(a_reader_maps_what_a_writer_adds), T(a_closed_handle_maps_nothing_more),
       T(the_file_size_limit_is_an_error_not_a_signal), T(little_address_space_is_enough_to_start),
-      T(a_file_with_too_many_ranges_is_refused))
+      T(a_file_with_too_many_ranges_is_refused), T(a_file_that_shrank_is_not_grown_again))

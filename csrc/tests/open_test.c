@@ -172,6 +172,66 @@ TEST(an_empty_file_is_filled_in_place)
     }
 }
 
+/* Creation in place by the rules of others, left by a process that died between its steps. */
+TEST(a_creation_that_stopped_half_way_is_completed)
+{
+    static const struct {
+        ytp_format_t format;
+        uint64_t at[4], value[4];
+    } stages[] = {
+        {YTP_FORMAT_YTP, {0}, {0}},
+        {YTP_FORMAT_YTP, {0}, {32}},
+        {YTP_FORMAT_YAMAL8, {0}, {0}},
+        {YTP_FORMAT_YAMAL8, {0}, {0x3130304C414D4159}}, /* "YAMAL001" */
+        {YTP_FORMAT_YAMAL8, {0, 8}, {0x3130304C414D4159, 536}},
+        {YTP_FORMAT_YAMAL8, {0, 8, 32}, {0x3130304C414D4159, 536, 16}},
+    };
+
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const char *path = scratch("half");
+        write_file(path, "", 0, (off_t)YTP_PAGE_SIZE);
+        for (int k = 0; k < 4; k++)
+            if (stages[i].value[k])
+                poke64(path, stages[i].at[k], stages[i].value[k]);
+        CHECK(open_code(path, YTP_OPEN_READ, YTP_FORMAT_ANY) < 0 || stages[i].value[0] > 32);
+        ytp_yamal_t *y = open_yamal(path, YTP_OPEN_WRITE, stages[i].format);
+        append(y, 0, "first");
+        ytp_yamal_release(y);
+        OK(open_code(path, YTP_OPEN_READ, stages[i].format));
+    }
+}
+
+TEST(zeros_with_something_behind_them_are_somebodys)
+{
+    const uint64_t places[] = {8, 4096, YTP_PAGE_SIZE - 8};
+
+    for (int i = 0; i < 3; i++) {
+        const char *path = scratch("zeros");
+        write_file(path, "", 0, (off_t)YTP_PAGE_SIZE);
+        poke64(path, places[i], 1);
+        CODE(open_code(path, YTP_OPEN_WRITE, YTP_FORMAT_ANY), YTP_ERR_FORMAT);
+        poke64(path, 0, 32);
+        CODE(open_code(path, YTP_OPEN_WRITE, YTP_FORMAT_ANY), YTP_ERR_FORMAT);
+        CHECK_EQ(peek64(path, 24), 0);
+    }
+    const char *path = scratch("many-pages"); /* no creator allocates that much before the header */
+    write_file(path, "", 0, (off_t)(20 * YTP_PAGE_SIZE));
+    CODE(open_code(path, YTP_OPEN_WRITE, YTP_FORMAT_ANY), YTP_ERR_FORMAT);
+}
+
+TEST(a_yamal8_file_in_use_is_not_half_made)
+{
+    const char *path = scratch("in-use");
+    ytp_yamal_t *y = open_yamal(path, YTP_OPEN_NEW, YTP_FORMAT_YAMAL8);
+    append(y, 3, "something in a list");
+    ytp_yamal_release(y);
+    poke64(path, 528, 0); /* the mode was never written, but a list has grown */
+    ytp_open_options_t options = in_mode(YTP_OPEN_WRITE, YTP_FORMAT_ANY);
+    OK(ytp_yamal_open(path, &options, &y, &fault));
+    CHECK(!ytp_yamal_closable(y));
+    ytp_yamal_release(y);
+}
+
 TEST(information_about_the_file)
 {
     const char *path = scratch("info");
@@ -270,6 +330,7 @@ TEST(losing_the_race_to_create_is_no_error)
 TESTS(T(a_new_file_is_complete_and_private), T(permissions_are_the_callers), T(modes_differ_in_what_must_exist),
       T(the_format_asked_for_must_be_there), T(closable_is_a_property_of_the_file),
       T(foreign_files_are_refused_and_left_alone), T(a_folder_or_device_is_not_a_file),
-      T(a_file_shorter_than_a_page_is_refused), T(an_empty_file_is_filled_in_place), T(information_about_the_file),
-      T(sync_moves_the_durable_mark), T(references_keep_the_memory), T(a_path_can_be_too_long),
-      T(losing_the_race_to_create_is_no_error))
+      T(a_file_shorter_than_a_page_is_refused), T(an_empty_file_is_filled_in_place),
+      T(a_creation_that_stopped_half_way_is_completed), T(zeros_with_something_behind_them_are_somebodys),
+      T(a_yamal8_file_in_use_is_not_half_made), T(information_about_the_file), T(sync_moves_the_durable_mark),
+      T(references_keep_the_memory), T(a_path_can_be_too_long), T(losing_the_race_to_create_is_no_error))
