@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ytp
-from ytp.cli.demo import play, roles
+from ytp.cli.demo import play, remote, roles, serve
 from ytp.cli.demo.doors import stderr_unless_failed
 from ytp.cli.demo.ledger import Entry, balanced, compare, compare_sums, show
 from ytp.cli.demo.roles import PUBLISHERS, REPORTS, publish, subscribe
@@ -32,6 +35,7 @@ def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Pat
         *((f"process reader-{n}", publisher) for n in (1, 2) for publisher in (*PUBLISHERS, "sensors")),
         *(("Arrow scan", publisher) for publisher in (*PUBLISHERS, "sensors")),
         ("uTP device", "ticks"),
+        ("UMQ peer", "ticks"),
     }
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept.ytp"]
     assert all(row["sent"] > 0 for row in rows)
@@ -141,7 +145,8 @@ def test_a_door_that_is_not_installed_is_left_out(run, monkeypatch: pytest.Monke
         importlib.util, "find_spec", lambda name, *rest: None if name in absent else real(name, *rest)
     )
     text = run("demo", "--seconds", "0.2", "--subscribers", "1").output
-    assert "uTP device: left out, aiohttp is not installed: pip install 'ytp[net]'" in text
+    for door in ("uTP device", "UMQ peer"):
+        assert f"{door}: left out, aiohttp is not installed: pip install 'ytp[net]'" in text
     assert "Arrow scan: left out, pyarrow is not installed: pip install pyarrow" in text
     assert "Spark query: left out, pyspark is not installed: pip install 'ytp[spark]'" in text
     assert text.rstrip().endswith("sent = received at every door")
@@ -210,26 +215,54 @@ def test_the_live_picture_on_a_terminal(
     assert "-> ticks" in capsys.readouterr().out
 
 
-def test_a_broker_that_does_not_start_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doors_that_do_not_open_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "PATIENCE", 0.05)
     monkeypatch.setattr(play.Crew, "serve", lambda *words: None)
-    with (
-        ytp.open(tmp_path / "x.ytp") as bus,
-        pytest.raises(ytp.WaitTimeout, match="the broker did not start"),
-    ):
-        play.add_device(bus, play.Crew(), State(publishers=[], readers=[]), 1.0, print)
+    with ytp.open(tmp_path / "x.ytp") as bus, pytest.raises(ytp.WaitTimeout, match="doors did not open"):
+        play.open_doors(bus, play.Crew(), {"utp"}, print)
 
 
-def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_without_doors_nothing_is_served(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "x.ytp") as bus, play.Crew() as crew:
+        assert play.open_doors(bus, crew, {"arrow", "spark"}, print) == {}
+        assert crew.servants == []
+
+
+def test_the_doors_close_with_the_process_that_opened_them(tmp_path: Path) -> None:
     path = tmp_path / "served.ytp"
     ytp.open(path).close()
-    words = [sys.executable, "-m", "ytp.cli.demo.device", "broker", str(path)]
+    words = [sys.executable, "-m", "ytp.cli.demo.serve", str(path), "utp", "umq"]
     child = subprocess.Popen(words, stdin=subprocess.PIPE)
     try:
         with ytp.open(path) as bus:
-            assert bus.subscribe(f"{REPORTS}broker").poll(60) is not None
+            addresses = bus.subscribe(f"{REPORTS}doors").poll(60)
+            assert addresses is not None
+            assert set(json.loads(addresses.data)) == {"utp", "umq", "last"}
         child.communicate(timeout=30)  # closes its standard input, as the end of the parent does
         assert child.returncode == 0
     finally:
         child.kill()
         child.wait()
+
+
+async def test_the_remote_side_in_this_process(tmp_path: Path) -> None:
+    ticks = [b"tick %d" % number for number in range(50)]
+    with ytp.open(tmp_path / "remote.ytp") as bus:
+        async with asyncio.timeout(60), AsyncExitStack() as stack:
+            urls = {door: await serve.OPEN[door](bus, stack) for door in ("utp", "umq")}
+            work = [remote.run("utp", urls["utp"], "0.2"), remote.run("umq", urls["umq"])]
+            tasks = [asyncio.ensure_future(one) for one in work]
+            for name in (remote.DEVICE, remote.PEER):
+                async for _ready in bus.subscribe(f"{REPORTS}{name}"):
+                    break
+            for tick in ticks:
+                bus.peer("ticks").channel("ticks/IBM").write(tick)
+            roles.Reporter(bus, "ticks").tell({"messages": len(ticks)}, last=True)
+            await asyncio.gather(*tasks)
+        last = {m.channel: json.loads(m.data) for m in bus.subscribe(REPORTS, follow=False)}
+        for name in (remote.DEVICE, remote.PEER):
+            assert last[f"{REPORTS}{name}"]["last"]
+            assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["messages"] == len(ticks)
+            assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["checksum"] == zlib.crc32(b"".join(ticks))
+        readings = [m.data for m in bus.subscribe("sensors/", follow=False)]
+        assert last[f"{REPORTS}sensors"]["messages"] == len(readings) > 0

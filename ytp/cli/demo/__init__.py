@@ -1,7 +1,8 @@
 """``ytp demo``: several processes on one bus, live; every message counted and compared.
 
-``roles`` and ``device`` are what the processes do, ``play`` starts and follows them, ``view`` shows them at work,
-``doors`` asks elsewhere, ``ledger`` compares what was sent with what was received.
+``roles`` is what the processes at the bus do, ``serve`` opens the network doors, ``remote`` is what goes on behind
+them, ``play`` starts and follows them all, ``view`` shows them at work, ``doors`` asks Arrow and Spark, ``ledger``
+compares what was sent with what was received.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import click
 from ytp.cli.output import emit, format_option
 
 MISMATCH = 1
-DOORS = ("utp", "arrow", "spark")
+DOORS = ("utp", "umq", "arrow", "spark")
 
 
 @click.command("demo")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ytp import Bus
     from ytp.cli.demo.view import State
 
-__all__ = ["Entry", "as_row", "balanced", "compare", "compare_sums", "show"]
+__all__ = ["Entry", "as_row", "balanced", "compare", "compare_file", "compare_sums", "show"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,18 @@ def compare(bus: Bus, state: State) -> list[Entry]:
                     sent["checksum"] == received["checksum"] and sent["bytes"] == received["bytes"],
                 )
             )
+    entries += compare_file("the file, read again", bus, state)
+    entries.append(structure(bus, state))
+    return entries
+
+
+def compare_file(door: str, bus: Bus, state: State) -> list[Entry]:
+    """Each publisher against what a bus holds of it."""
+    entries = []
     for publisher in state.publishers:
         sent = state.reports[publisher]
         messages, checksum = reread(bus, publisher)
-        entries.append(
-            Entry("the file, read again", publisher, sent["messages"], messages, checksum == sent["checksum"])
-        )
-    entries.append(structure(bus, state))
+        entries.append(Entry(door, publisher, sent["messages"], messages, checksum == sent["checksum"]))
     return entries
 
 

@@ -12,11 +12,15 @@ from types import TracebackType
 import ytp
 from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark, need
 from ytp.cli.demo.ledger import Entry, compare, compare_sums
+from ytp.cli.demo.remote import DEVICE, PEER, SENSORS
 from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
+from ytp.cli.demo.serve import ADDRESSES, PACKAGES
 from ytp.cli.demo.view import State, show_live
 from ytp.errors import MissingExtraError, WaitTimeout, YtpError
 
 __all__ = ["play"]
+
+NAMES = {"utp": "uTP device", "umq": "UMQ peer"}
 
 
 def play(
@@ -24,17 +28,18 @@ def play(
 ) -> list[Entry]:
     """Runs all processes to their end, then asks at the other doors; one entry for each publisher at each door."""
     readers = [f"reader-{number}" for number in range(1, subscribers + 1)]
+    state = State(publishers=list(PUBLISHERS), readers=list(readers))
     with ytp.open(path, "x") as bus:
-        with Crew() as crew, show_live(live) as draw:
-            state = State(publishers=list(PUBLISHERS), readers=list(readers))
-            if "utp" in doors:
-                add_device(bus, crew, state, seconds, say)
+        with Crew() as crew:
+            addresses = open_doors(bus, crew, doors, say)
+            start_remotes(crew, state, addresses, seconds)
             for name in readers:
                 crew.start("roles", "subscribe", path, name, *state.publishers)
             for name in PUBLISHERS:
                 crew.start("roles", "publish", path, name, str(seconds), *state.readers)
-            follow_reports(bus, state, crew, draw)
-        entries = compare(bus, state)
+            with show_live(live) as draw:
+                follow_reports(bus, state, crew, draw)
+            entries = compare(bus, state)
         questions: list[tuple[str, str, Callable[[], Sums]]] = [
             ("arrow", "Arrow scan", lambda: ask_arrow(bus, state.publishers)),
             ("spark", "Spark query", lambda: ask_spark(path, state.publishers)),
@@ -49,26 +54,40 @@ def play(
         return entries
 
 
-def add_device(bus: ytp.Bus, crew: Crew, state: State, seconds: float, say: Callable[[str], None]) -> None:
-    """A broker on the file and a device behind it: one more publisher, and a reader of ticks."""
-    try:
-        need("aiohttp", "pip install 'ytp[net]'")
-    except MissingExtraError as missing:
-        say(f"uTP device: left out, {missing}")
-        return
-    from ytp.cli.demo.device import BROKER, DEVICE, SENSORS
-
-    crew.serve("device", BROKER, bus.path)
-    reports = bus.subscribe(f"{REPORTS}{BROKER}")
+def open_doors(bus: ytp.Bus, crew: Crew, doors: set[str], say: Callable[[str], None]) -> dict[str, str]:
+    """Starts the process with the network doors; gives their addresses. Doors without their packages are left out."""
+    wanted = []
+    for door, (package, extra) in PACKAGES.items():
+        if door in doors:
+            try:
+                need(package, f"pip install 'ytp[{extra}]'")
+                wanted.append(door)
+            except MissingExtraError as missing:
+                say(f"{NAMES[door]}: left out, {missing}")
+    if not wanted:
+        return {}
+    crew.serve("serve", bus.path, *wanted)
+    reports = bus.subscribe(f"{REPORTS}{ADDRESSES}")
     since = time.monotonic()
     while (message := reports.poll(0.1)) is None:
         crew.check()
         if time.monotonic() - since > PATIENCE:
-            raise WaitTimeout(f"the broker did not start within {PATIENCE:.0f} s")
-    crew.start("device", DEVICE, f"tcp://127.0.0.1:{json.loads(message.data)['port']}", str(seconds))
-    state.readers.append(DEVICE)
-    state.doors[DEVICE] = "uTP device"
-    state.publishers.append(SENSORS)
+            raise WaitTimeout(f"the network doors did not open within {PATIENCE:.0f} s")
+    found = json.loads(message.data)
+    return {door: found[door] for door in wanted}
+
+
+def start_remotes(crew: Crew, state: State, addresses: dict[str, str], seconds: float) -> None:
+    """Processes behind the doors: two more readers of ticks, and one more publisher."""
+    if "utp" in addresses:
+        crew.start("remote", "utp", addresses["utp"], str(seconds))
+        state.readers.append(DEVICE)
+        state.doors[DEVICE] = NAMES["utp"]
+        state.publishers.append(SENSORS)
+    if "umq" in addresses:
+        crew.start("remote", "umq", addresses["umq"])
+        state.readers.append(PEER)
+        state.doors[PEER] = NAMES["umq"]
 
 
 class Crew:
