@@ -140,6 +140,29 @@ async def test_websocket_text_and_plain_http(tmp_path: Path) -> None:
             assert response.status == 405
 
 
+@pytest.mark.parametrize(
+    ("origin", "allowed", "good"),
+    [
+        ("http://localhost:3000", (), True),
+        ("https://evil.example", (), False),
+        ("https://good.example", ("https://good.example",), True),
+        ("https://evil.example", ("*",), True),
+        ("null", (), False),
+    ],
+)
+async def test_web_pages_of_others(tmp_path: Path, origin: str, allowed: tuple[str, ...], good: bool) -> None:
+    async with served(tmp_path, origins=allowed) as (_, port, _), aiohttp.ClientSession() as session:
+        connecting = session.ws_connect(f"http://127.0.0.1:{port}/", origin=origin)
+        if good:
+            async with connecting as ws:
+                await ws.send_bytes(CONNECT)
+                assert await next_messages(ws.receive_bytes, 1)
+        else:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await connecting
+            assert refused.value.status == 403
+
+
 @cases(129, 130, 131)
 async def test_grpc(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, _, port):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from ytp.errors import ConfigError
 from ytp.net.clock import Clock, SystemClock
 from ytp.net.limits import Limits
 from ytp.net.switch import Listener, listen
-from ytp.net.tls import check_listen, server_context
+from ytp.net.tls import check_listen, is_loopback, server_context
 from ytp.utp.connection import Connection
 from ytp.utp.engine import Engine
 from ytp.utp.links.base import Link
@@ -135,11 +136,11 @@ class Broker:
         options = replace(options or BrokerOptions(), sync=durability == "commit")
         self._clock = clock or SystemClock()
         self._authenticate = authenticate
-        self._own_bus = not isinstance(bus, ytp.Bus)
-        if isinstance(bus, ytp.Bus):
-            self.bus = bus
-        else:
+        self._own_bus = isinstance(bus, (str, os.PathLike))
+        if isinstance(bus, (str, os.PathLike)):
             self.bus = ytp.open(bus, durability="interval" if durability == "interval" else "process")
+        else:
+            self.bus = bus
         path = Path(state) if state is not None else Path(f"{self.bus.path}.utp")
         try:
             self._state = _open_state(path, sync=options.sync)
@@ -314,6 +315,10 @@ class Broker:
 
     async def _accept_websocket(self, request: web.Request) -> web.StreamResponse:
         options = self._engine.options
+        origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+        if origin is not None and not _is_friendly(origin, host, options.origins):
+            log.warning("refusing a page of %s", origin[:100])
+            raise web.HTTPForbidden(text="pages of this origin are not allowed to connect\n")
         return await serve_websocket(
             request,
             self._accept,
@@ -414,6 +419,12 @@ def _open_state(path: Path, *, sync: bool) -> StateStore:
         raise ConfigError(f"cannot open {path}, is another broker using it? ({error})") from error
     except sqlite3.DatabaseError as error:
         raise ConfigError(f"{path} is not a session state file: {error}") from error
+
+
+def _is_friendly(origin: str, host: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a page may connect: any web site can make a browser try."""
+    parts = urlsplit(origin)
+    return origin in allowed or "*" in allowed or parts.netloc == host or is_loopback(parts.hostname)
 
 
 def _context(tls: TlsFiles) -> Any:

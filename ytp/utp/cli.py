@@ -143,6 +143,7 @@ def cli(verbose: int) -> None:
 @click.option("--require-keys", is_flag=True, help="Refuse clients that work without security keys.")
 @click.option("--no-offer", is_flag=True, help="Offer no client id to who comes without one.")
 @click.option("--primary-keygen", is_flag=True, help="Only primary clients may ask for security keys.")
+@click.option("--origin", multiple=True, help="Web pages that may connect; '*' for all.")
 @click.option("--any-id", is_flag=True, help="Accept client ids of any form from clients without keys.")
 @click.option("--legacy-keys", is_flag=True, help="Unsigned security keys, as the shipped server makes them.")
 @click.option("--max-connections", default=10_000, show_default=True)
@@ -163,6 +164,7 @@ def serve(
     require_keys: bool,
     no_offer: bool,
     primary_keygen: bool,
+    origin: tuple[str, ...],
     any_id: bool,
     legacy_keys: bool,
     max_connections: int,
@@ -182,6 +184,7 @@ def serve(
         allow_insecure=not require_keys,
         offer_client_ids=not no_offer,
         keygen_primary_only=primary_keygen,
+        origins=origin,
         allow_any_id=any_id,
         legacy_keys=legacy_keys,
         max_connections=max_connections,

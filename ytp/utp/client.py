@@ -22,6 +22,7 @@ from ytp.net.tokens import redact
 from ytp.utp import requests
 from ytp.utp.client_memory import ClientMemory, FileMemory
 from ytp.utp.client_protocol import (
+    MAX_ITEMS,
     Answered,
     ClientOptions,
     ClientProtocol,
@@ -504,18 +505,23 @@ class Client:
             await self._settled.wait()
 
     async def subscribe(self, *topics: str, mode: Mode = DeliveryMode.EXPRESS, delay: int = 0) -> None:
-        """Subscribe to topics or filters; ``delay`` in milliseconds. RequestError if one is refused."""
+        """Subscribe to topics or filters; ``delay`` in milliseconds.
+
+        RequestError if one is refused; those beside it are subscribed.
+        """
         wanted = [(topic, _mode(mode), delay) for topic in topics]
         try:
-            await self._request(self._protocol.subscribe, wanted)
+            for start in range(0, len(wanted), MAX_ITEMS):
+                await self._request(self._protocol.subscribe, wanted[start : start + MAX_ITEMS])
         except RequestError:
-            for topic in topics:
-                self._protocol.subscriptions.pop(topic, None)
+            if len(topics) == 1:
+                self._protocol.subscriptions.pop(topics[0], None)
             raise
 
     async def unsubscribe(self, *topics: str) -> None:
         """End subscriptions."""
-        await self._request(self._protocol.unsubscribe, topics)
+        for start in range(0, len(topics), MAX_ITEMS):
+            await self._request(self._protocol.unsubscribe, topics[start : start + MAX_ITEMS])
 
     async def relay(self, topic: str, last: str) -> None:
         """Ask for what was stored on a topic within a duration ("10m"); the messages come like any other."""

@@ -40,6 +40,7 @@ from ytp.utp.messages import (
 )
 
 __all__ = [
+    "MAX_ITEMS",
     "Answered",
     "ClientOptions",
     "ClientProtocol",
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 _MAX_ID = 65535
-_MAX_ITEMS = 1000
+MAX_ITEMS = 1000
 """Subscriptions in one request."""
 _PING = encode(PingRequest())
 _REFUSALS = {
@@ -493,9 +494,9 @@ class ClientProtocol:
         pending = list(self._sent.values())
         # The server knows the subscriptions, unless it has forgotten the session.
         items = [Subscription(mode, delay, topic) for topic, (mode, delay) in self.subscriptions.items()]
-        for start in range(0, len(items), _MAX_ITEMS):
+        for start in range(0, len(items), MAX_ITEMS):
             message_id = self._new_id()
-            part = tuple(items[start : start + _MAX_ITEMS])
+            part = tuple(items[start : start + MAX_ITEMS])
             self._request(message_id, encode(Subscribe(message_id, part)), [], now)
         for sent in pending:
             sent.errors.clear()

@@ -22,6 +22,8 @@ class BrokerOptions:
     """Offer a new client id to who comes without a good one."""
     keygen_primary_only: bool = False
     """Only primary clients may ask for security keys."""
+    origins: tuple[str, ...] = ()
+    """Web pages that may connect, such as ``https://example.org``, beside those of this host; ``*`` for all."""
     max_topics_size: int = 256 * 1024 * 1024
     """Memory that the names of all topics may take, about."""
     max_connections: int = 10_000

@@ -57,6 +57,22 @@ async def test_requests(tmp_path: Path) -> None:
             await client.connect()
 
 
+async def test_many_subscriptions_at_once(tmp_path: Path) -> None:
+    async with broker(tmp_path) as (made, url), utp.Client(url) as client:
+        topics = [f"t.{number}" for number in range(2500)]
+        await client.subscribe(*topics)
+        assert made.subscriptions == 2500
+        assert client._attached is not None
+        client._attached.link.abort()
+        await client.publish("t.2499", b"still there")
+        assert (await client.get()).payload == b"still there"
+        await client.unsubscribe(*topics)
+        assert made.subscriptions == 0
+        with pytest.raises(utp.RequestError):
+            await client.subscribe("good", "b..ad")
+        assert made.subscriptions == 1
+
+
 async def test_errors_of_posted_messages(tmp_path: Path) -> None:
     async with broker(tmp_path) as (_, url), utp.Client(url) as client:
         for topic in ("good", "bad.*", "bad..x"):

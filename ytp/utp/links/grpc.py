@@ -42,6 +42,13 @@ class TlsFiles:
         return chain, key if key is not None else chain, ca
 
 
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+]
+
+
 def _message_limits(max_packet: int) -> list[tuple[str, int]]:
     # A message may hold several packets, so more than one must fit.
     return [
@@ -157,7 +164,7 @@ class GrpcServer:
     def __init__(self, accept: Accept, *, max_packet: int, high_water: int, max_connections: int) -> None:
         self._accept = accept
         self._high_water = high_water
-        options = [*_message_limits(max_packet), ("grpc.so_reuseport", 0)]
+        options = [*_message_limits(max_packet), *_KEEPALIVE, ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=max_connections)
         handler = grpc.stream_stream_rpc_method_handler(self._stream)
         self._server.add_generic_rpc_handlers(
