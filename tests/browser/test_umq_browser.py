@@ -506,35 +506,66 @@ async def test_reconnect_waits_for_a_server_that_is_down(world: World):
         assert await world.run(wait + "return globalThis.seen") == 2
 
 
-@pytest.mark.parametrize(
-    ("frames", "expected"),
-    [
-        (["Q1\n"], "3 Unknown message type"),
-        ([b"\0"], "1 Unexpected binary frame"),
-        (["-\nx"], "1 Unexpected binary frame"),
-        (["A1"], "2 Message parse error"),
-        (["A99999999999999999999\nM1\nx\n"], "2 Message parse error"),
-        (["H1.0.0\n"], "3 Unknown message type"),
-        (["W2.0.0\n"], "5 Unsupported version"),
-        (["Sa\tb\nx"], "2 Message parse error"),
-    ],
-)
-async def test_bad_frames_end_the_connection_with_a_global_error(world: World, frames, expected):
-    await world.run(
-        CONNECT + "globalThis.ended = peer.closed.then((e) => [e.name, `${e.code} ${e.message}`]);"
-    )
-    peer = await world.peer()
-    for frame in frames:
-        peer._link.carrier.send(frame)
-    assert await world.run("return globalThis.ended") == ["GlobalError", expected]
-    async with asyncio.timeout(DEADLINE):
-        await peer.wait_closed()
-    assert str(peer.error) == expected
-
-
 def of_format(name: str) -> list[tuple[str, dict[str, Any]]]:
     vectors = [(path.name, json.loads(path.read_text())) for path in sorted(VECTORS.glob("*.json"))]
     return [(filename, vector) for filename, vector in vectors if vector["format"] == name]
+
+
+def bad_frames() -> list[tuple[str | bytes, int]]:
+    """Frames that a client must complain about, and the code."""
+    found: list[tuple[str | bytes, int]] = [
+        (b"\0", 1),
+        ("Q1\n", 3),
+        ("\N{ZERO WIDTH NO-BREAK SPACE}M1\nx\n", 3),
+        ("W2.0.0\n", 5),
+        ("Sa\tb\nx", 2),
+        ("X\n", 2),
+        ("?\n", 2),
+    ]
+    for _, vector in of_format("umq-invalid-1"):
+        for case in vector["cases"]:
+            for_client = case["receiver_role"] != "server" and case["state"].startswith("open")
+            if for_client and "error_code" in case["expect"]:
+                found.append((case["frame"]["text"], case["expect"]["error_code"]))
+    return found
+
+
+async def test_bad_frames_end_the_connection_with_a_global_error(world: World):
+    assert len(bad_frames()) > 20
+    for frame, code in bad_frames():
+        await world.run(CONNECT + "globalThis.ended = peer.closed.then((error) => [error.name, error.code]);")
+        peer = await world.peer()
+        peer._link.carrier.send(frame)
+        assert await world.run("return globalThis.ended") == ["GlobalError", code], frame
+        async with asyncio.timeout(DEADLINE):
+            await peer.wait_closed()
+            while world.server.peers:
+                await asyncio.sleep(0.001)
+        assert peer.error is not None
+        assert peer.error.code == code, frame
+
+
+async def test_odd_frames_do_not(world: World):
+    """What looks strange and is allowed: the connection lives on."""
+    await world.run(CONNECT + "peer.method('ping', () => 'pong'); globalThis.peer = peer;")
+    peer = await world.peer()
+    odd = (
+        "W1.0.0\nagain",
+        "R77",
+        "E77\nx",
+        "!77",
+        "Ughost",
+        "Zghost",
+        "Xmissing",
+        "A1\nR77\nx",
+        b"swallowed",
+        "S v\nx",
+    )
+    for frame in odd:
+        peer._link.carrier.send(frame)
+    async with asyncio.timeout(DEADLINE):
+        assert await peer.call("ping") == "pong"
+    assert await world.run("return [...globalThis.peer.remote]") == [[" v", "x"]]
 
 
 async def test_the_page_parses_all_vectors_as_python_does(world: World):
