@@ -19,6 +19,8 @@ from zmq.auth.thread import ThreadAuthenticator
 import yamz
 from yamz.zre import Memory
 
+Keys = dict[zmq.SocketOption, int | bytes]
+
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -57,7 +59,11 @@ def run(
     with contextlib.ExitStack() as closing:
         source = closing.enter_context(server.client("source"))
         # Options are set before the socket is bound: nobody gets in without a key.
-        own = {zmq.CURVE_SERVER: 1, zmq.CURVE_PUBLICKEY: server_public, zmq.CURVE_SECRETKEY: server_secret}
+        own: Keys = {
+            zmq.CURVE_SERVER: 1,
+            zmq.CURVE_PUBLICKEY: server_public,
+            zmq.CURVE_SECRETKEY: server_secret,
+        }
         out = source.port("out", zmq.PUSH, bind="tcp://*:*", options=own)
         source.ready()
         server.online()

@@ -93,8 +93,10 @@ class Loop:
                 except BaseException as error:
                     future.set_exception(error)
 
+        if self._pid != os.getpid():
+            raise Terminated("closed: this is a forked child")
         with self._lock:
-            if not self._accepting or self._pid != os.getpid():
+            if not self._accepting:
                 raise Terminated("closed")
             self._calls.append((run, future))
         self._wake.set()

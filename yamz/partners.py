@@ -78,7 +78,6 @@ class _Watcher(Loop):
 
     def __init__(self) -> None:
         super().__init__("yamz-partners")
-        self.pid = os.getpid()
         self._watched: dict[zmq.Socket[Any], Partners] = {}
 
     def add(self, partners: Partners) -> None:
@@ -118,6 +117,16 @@ _lock = threading.Lock()
 _watcher: _Watcher | None = None
 
 
+def _start_over() -> None:
+    """In a forked child there is no such thread, and nobody will release the lock."""
+    global _lock, _watcher
+    _lock, _watcher = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over)
+
+
 def watch(socket: zmq.Socket[Any], context: zmq.Context[Any], changed: Callable[[], None]) -> Partners:
     """Count the partners of a socket that will be bound. ``changed`` is called in another thread."""
     global _watcher
@@ -128,7 +137,7 @@ def watch(socket: zmq.Socket[Any], context: zmq.Context[Any], changed: Callable[
     monitor.connect(where)
     partners = Partners(monitor, changed)
     with _lock:
-        if _watcher is None or _watcher.pid != os.getpid():
+        if _watcher is None:
             _watcher = _Watcher()
             _watcher.start()
         _watcher.call(_watcher.add, partners)
@@ -139,7 +148,7 @@ def _forget(partners: Partners) -> None:
     global _watcher
     with _lock:
         watcher = _watcher
-        if watcher is None or watcher.pid != os.getpid():
+        if watcher is None:  # in a forked child
             return
         others: Future[bool] = watcher.call(watcher.remove, partners)
         if not others.result():

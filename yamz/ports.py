@@ -22,7 +22,7 @@ __all__ = ["Addresses", "Options", "Port", "Ports", "SocketType"]
 log = logging.getLogger("yamz.client")
 
 Addresses = str | Iterable[str] | None
-Options = Mapping[int, int | bytes] | None
+Options = Mapping[int, int | bytes] | Mapping[zmq.SocketOption, int | bytes] | None
 SocketType = int | str
 
 S = TypeVar("S", bound="zmq.Socket[Any]")

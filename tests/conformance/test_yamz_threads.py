@@ -281,6 +281,10 @@ if child == 0:
             os._exit(3)
     server.close()
     node.stop()
+    client.close()
+    with yamz.Client(context=zmq.Context()) as own:
+        own.port("p", zmq.PUSH, bind="tcp://127.0.0.1:*")
+        own.ready()
     sys.exit(7)
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 7, status

@@ -227,6 +227,12 @@ def test_insecure_is_allowed_when_asked_for():
     assert (made.bind, made.host) == ("tcp://*:5", "192.0.2.77")
 
 
+def test_without_click_it_says_what_to_install():
+    code = "import sys, runpy; sys.modules['click'] = None; runpy.run_module('yamz', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "python -m yamz needs click: pip install 'ytp[cli,zmq]'\n")
+
+
 def test_help_loads_nothing_heavy():
     code = "import sys; from yamz.cli import cli; print('zmq' in sys.modules, 're2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
