@@ -171,7 +171,8 @@ class Realm:
             if check is BodyCheck.OFF or len(routed.data) > self.options.check_body_limit:
                 routed.data.decode()  # text frames must be UTF-8
             else:
-                (loads if check is BodyCheck.JSON else loads_strict)(routed.body)
+                body = (loads if check is BodyCheck.JSON else loads_strict)(routed.body)
+                return body is not None  # JavaScript receivers stumble over null as over no JSON at all
         except ValueError:
             return False
         return True
