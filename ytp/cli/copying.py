@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -40,9 +41,9 @@ class Copier:
             container = "yamal8" if source.format == "yamal8" else "ytp"
         self.bus = ytp.open(target, "a", format=container)
         self._compare = compare
-        self._old = scan(self.bus).peers
+        self._old: Counter[str] | None = None
         self._peers: dict[str, ytp.Peer] = {}
-        self._channels: dict[tuple[int, int], Channel] = {}
+        self._channels: dict[tuple[str, str], Channel] = {}
 
     def __enter__(self) -> Copier:
         return self
@@ -55,28 +56,33 @@ class Copier:
         self.bus.close()
 
     def has(self, message: Message) -> bool:
-        """Whether the target had a message in this place of its peer when copying began."""
+        """Whether the target had a message in this place of its peer when it was asked first."""
+        if self._old is None:
+            self._old = scan(self.bus).peers
         return self._old[peer_name(message)] > 0
 
     def copy(self, message: Message, *, keep_time: bool = True) -> None:
         """Writes one message, at its own time or at the present one."""
-        self._old[peer_name(message)] -= 1
-        channel = self._channels.get((message.peer_id, message.channel_id))
+        names = peer_name(message), channel_name(message)
+        if self._old is not None:
+            self._old[names[0]] -= 1
+        channel = self._channels.get(names)
         if channel is None:
-            channel = self._declare(message)
+            channel = self._channels[names] = self._declare(*names, message.time)
         channel.write(message, time=message.time if keep_time else None)
 
-    def _declare(self, message: Message) -> Channel:
-        name = message.channel if message.channel is not None else f"channel-{message.channel_id}"
-        peer = self._peers.get(peer_name(message))
+    def _declare(self, peer_name: str, channel_name: str, time: int) -> Channel:
+        peer = self._peers.get(peer_name)
         if peer is None:
-            peer = self.bus.peer(peer_name(message), replay=self._compare)
-            self._peers[peer.name] = peer
-        channel = peer.channel(name, time=message.time)
-        self._channels[message.peer_id, message.channel_id] = channel
-        return channel
+            peer = self._peers[peer_name] = self.bus.peer(peer_name, replay=self._compare)
+        return peer.channel(channel_name, time=time)
 
 
 def peer_name(message: Message) -> str:
     """The name of a message's peer. Ids that nobody announced get one, so that nothing is lost."""
     return message.peer if message.peer is not None else f"peer-{message.peer_id}"
+
+
+def channel_name(message: Message) -> str:
+    """The name of a message's channel, or one made of its id."""
+    return message.channel if message.channel is not None else f"channel-{message.channel_id}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from ytp.cli.arguments import follow_option, patterns_argument
 from ytp.cli.output import Row, emit_one, format_option, printable, progress
+
+if TYPE_CHECKING:
+    from ytp import Message
 
 
 @click.command("cp")
@@ -56,7 +59,7 @@ def command(
     emit_one({"source": source, "target": target, "messages": copied, "bytes": sent}, form, as_text)
 
 
-def limited(messages: Iterator, count: int | None, megabytes: float | None) -> Iterator:  # type: ignore[type-arg]
+def limited(messages: Iterator[Message], count: int | None, megabytes: float | None) -> Iterator[Message]:
     """Messages up to a number or an amount of payload."""
     left = None if megabytes is None else megabytes * 1e6
     taken = 0

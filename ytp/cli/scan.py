@@ -72,8 +72,10 @@ def last_position(bus: Bus, messages: Subscription, count: int) -> int:
 
     With an index only the end of the log is read: from ever earlier checkpoints until there are enough messages.
     """
+    import ytp
+
     beginnings = [messages.position]
-    if hasattr(bus, "_handle"):  # a single file; a rolling log is read through
+    if isinstance(bus, ytp.Bus):  # a single file; a rolling log is read through
         beginnings = [offset for _number, offset, *_rest in bus._handle.checkpoints()]
     back = 1
     while True:

@@ -87,13 +87,17 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def write_unannounced() -> Callable[[Path], None]:
-    """Writes a log whose only message uses a peer and a channel id that nobody announced."""
+    """Writes a log whose two messages use a peer and channel ids that nobody announced."""
 
     def write(path: Path) -> None:
-        payload = b"".join(number.to_bytes(8, "big") for number in (300, 400, 7)) + b"who?"
-        node = b"".join(number.to_bytes(8, "little") for number in (len(payload), 0, 0)) + payload
-        end = 32 + (len(node) + 7) // 8 * 8
-        header = b"".join(number.to_bytes(8, "little") for number in (end, 32, 32)) + b"YAMAL000"
-        path.write_bytes((header + node).ljust(8 << 20, b"\0"))
+        nodes, offset, before = b"", 32, 0
+        for channel, last in ((400, False), (401, True)):
+            payload = b"".join(number.to_bytes(8, "big") for number in (300, channel, 7)) + b"who?"
+            size = 24 + (len(payload) + 7) // 8 * 8
+            links = (len(payload), 0 if last else offset + size, before)
+            nodes += (b"".join(number.to_bytes(8, "little") for number in links) + payload).ljust(size, b"\0")
+            before, offset = offset, offset + size
+        header = b"".join(number.to_bytes(8, "little") for number in (offset, 32, before)) + b"YAMAL000"
+        path.write_bytes((header + nodes).ljust(8 << 20, b"\0"))
 
     return write

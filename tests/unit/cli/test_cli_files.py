@@ -263,9 +263,12 @@ def test_cp_gives_names_to_ids_that_nobody_announced(
 ) -> None:
     write_unannounced(tmp_path / "strange.ytp")
     run("cp", tmp_path / "strange.ytp", tmp_path / "copy.ytp")
-    assert contents(tmp_path / "copy.ytp") == [(7, "peer-300", "channel-400", b"who?")]
+    assert contents(tmp_path / "copy.ytp") == [
+        (7, "peer-300", "channel-400", b"who?"),
+        (7, "peer-300", "channel-401", b"who?"),
+    ]
     row = json.loads(run("stat", "--format", "json", tmp_path / "strange.ytp").output)
-    assert row["channels"] == [{"name": "(never announced)", "messages": 1, "bytes": 4}]
+    assert row["channels"] == [{"name": "(never announced)", "messages": 2, "bytes": 8}]
 
 
 # --- index ---
