@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from random import Random
 
 import aiohttp
 import pytest
@@ -363,6 +364,57 @@ class TestMemory:
         left.send("x")
         left.abort()
         assert await right.recv() is None
+
+
+@contextlib.asynccontextmanager
+async def memory_link(client_options=None, **options):
+    left, right = memory_pair(**options)
+    yield left, right
+    await left.close()
+
+
+@pytest.mark.parametrize("link", [tcp_link, ws_link, memory_link])
+class TestEveryCarrier:
+    async def test_order_is_kept_whatever_the_sizes(self, link):
+        """Small messages may be written at once and large ones queue: they must not overtake each other."""
+        random = Random(1)
+        sizes = [random.choice((0, 1, 100, 24 * 1024, 25 * 1024, 200_000)) for _ in range(300)]
+        async with link(limits=Limits(max_queue_bytes=1 << 30)) as (client, server):
+            for number, size in enumerate(sizes):
+                content = number.to_bytes(4, "big") + bytes(size)
+                assert server.send(content if number % 2 else content.hex())
+                if random.random() < 0.1:
+                    await asyncio.sleep(0)
+            for number, size in enumerate(sizes):
+                message = await client.recv()
+                content = bytes.fromhex(message) if isinstance(message, str) else message
+                assert (int.from_bytes(content[:4], "big"), len(content)) == (number, 4 + size)
+
+    async def test_drained_means_not_congested(self, link):
+        async with link(limits=Limits(high_water=1000, max_queue_bytes=1 << 30)) as (client, server):
+            total = 0
+            while not server.congested:
+                server.send(bytes(50_000))
+                total += 1
+            assert server.buffered > 1000
+            draining = [asyncio.create_task(server.drain()) for _ in range(3)]
+            for _ in range(total):
+                await client.recv()
+            await asyncio.gather(*draining)
+            await server.drain()
+            assert not server.congested
+            await server.flush()
+
+    async def test_nobody_waits_for_a_connection_that_is_over(self, link):
+        async with link(limits=Limits(high_water=1000, max_queue_bytes=1 << 30)) as (_, server):
+            while not server.congested:
+                server.send(bytes(50_000))
+            waiting = [asyncio.create_task(server.drain()), asyncio.create_task(server.flush())]
+            await asyncio.sleep(0)
+            server.abort()
+            await asyncio.gather(*waiting)
+            assert not server.send(b"x")
+            assert not server.clean
 
 
 def run_on(loop_factory: Callable[[], asyncio.AbstractEventLoop], main) -> None:
