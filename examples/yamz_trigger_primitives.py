@@ -23,17 +23,15 @@ from multiprocessing.context import SpawnProcess
 import zmq
 
 import yamz
-from yamz.zre import ZreBeacon
 
 APAS = (41, 42, 43)
 WANTED = "yamz://*/tps?part=2&det=tpc&apa=4[12]"
-BEACON_PORT = 5671  # not the usual one, to leave other networks of this machine alone
 LONG = 30.0  # seconds; nothing here takes so long
 
 
 def source(apa: int, face: int) -> None:
     """One node: finds "primitives" and pushes them to whoever is linked."""
-    with yamz.Server(f"apa{apa}-face{face}", discovery=ZreBeacon(BEACON_PORT)) as server:
+    with yamz.Server(f"apa{apa}-face{face}") as server:
         with server.client("readout") as client:
             attributes = f"part=2&det=tpc&role=tpsource&apa={apa}&face={face}"
             tps = client.port("tps", zmq.PUSH, bind=f"tcp://*:*?{attributes}")
@@ -68,7 +66,7 @@ def take(
 
 def main() -> None:
     sources = {(apa, 0): start(apa, 0) for apa in APAS} | {(42, 1): start(42, 1)}
-    with yamz.Server("trigger", discovery=ZreBeacon(BEACON_PORT)) as server, server.client("maker") as client:
+    with yamz.Server("trigger") as server, server.client("maker") as client:
         tps = client.port("in", zmq.PULL, connect=WANTED)
         client.ready()
         server.online()

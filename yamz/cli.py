@@ -43,8 +43,8 @@ def network_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--interface", envvar="YAMZ_INTERFACE", default="lo", show_default=True,
                   help="Where to send beacons: a name, an address, or 'auto'.")  # fmt: skip
-    @click.option("--beacon-port", type=click.IntRange(1, 65535), default=5670, show_default=True,
-                  help="UDP port of the beacons.")  # fmt: skip
+    @click.option("--beacon-port", envvar="YAMZ_PORT", type=click.IntRange(1, 65535), default=5670,
+                  show_default=True, help="UDP port of the beacons.")  # fmt: skip
     @click.option("--gossip", multiple=True, metavar="ADDRESS", help="Use the gossip hub there; no beacons.")
     @click.option("--hub", metavar="ADDRESS", help="Be a gossip hub there; no beacons.")
     @click.option("--peer", multiple=True, metavar="ENDPOINT", help="Greet the node there; no beacons.")
@@ -118,7 +118,7 @@ def watch(discovery: Discovery, form: str, seconds: float | None) -> None:
     tools.watch(discovery, form, seconds)
 
 
-@cli.command(cls=Command)
+@cli.command(cls=Command, short_help="Print what an abstract address means now.")
 @click.argument("address", metavar="URI")
 @network_options
 @format_option
@@ -177,7 +177,7 @@ def bind(addresses: tuple[str, ...], **options: Any) -> None:
     tools.echo("bind", addresses or ("tcp://*:*",), **options)
 
 
-@cli.command(cls=Command)
+@cli.command(cls=Command, short_help="Link a socket to everything that addresses mean.")
 @click.argument("addresses", nargs=-1, required=True, metavar="ADDRESS...")
 @echo_options("REQ")
 def connect(addresses: tuple[str, ...], **options: Any) -> None:

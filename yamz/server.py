@@ -370,7 +370,7 @@ class Server:
             (*base.expected_peers, *_texts(expected)),
             frozenset((*base.expected, *_texts(expected_clients))),
             dict(headers or {}),
-            discovery or ZreBeacon(base.portnum),
+            discovery or (ZreBeacon() if config is None else ZreBeacon(base.portnum)),
             timing,
             republish,
         )

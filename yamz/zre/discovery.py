@@ -103,11 +103,11 @@ class ZreBeacon:
     """UDP beacons, as every ZRE implementation sends them.
 
     The default is the loopback: nothing leaves the machine until an interface is named (``"eth0"``,
-    an address, ``"auto"`` for the first that can broadcast). The environment variable
-    ``YAMZ_INTERFACE`` sets the default.
+    an address, ``"auto"`` for the first that can broadcast). Nodes on different ports do not see each
+    other. The environment variables ``YAMZ_INTERFACE`` and ``YAMZ_PORT`` set the defaults.
     """
 
-    port: int = BEACON_PORT
+    port: int = field(default_factory=lambda: int(os.environ.get("YAMZ_PORT", BEACON_PORT)))
     interface: str = field(default_factory=lambda: os.environ.get("YAMZ_INTERFACE", "lo"))
     interval: float = 1.0
 

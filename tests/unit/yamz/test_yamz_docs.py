@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,13 @@ PAGES = sorted((ROOT / "docs" / "yamz").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+def free_port():
+    """A network of its own for each page."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
 def blocks(page, language="python"):
     return [text for name, text in BLOCK.findall(page.read_text()) if name == language]
 
@@ -31,7 +39,7 @@ def test_the_programs_of_a_page_run(name):
     done = subprocess.run(
         [sys.executable, "-"],
         input="\n".join(blocks(page)),
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "YAMZ_PORT": free_port()},
         capture_output=True,
         text=True,
         timeout=100,
@@ -68,7 +76,7 @@ def test_links_lead_somewhere(page):
 def test_examples_run(example):
     done = subprocess.run(
         [sys.executable, str(example)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "YAMZ_PORT": free_port()},
         capture_output=True,
         text=True,
         timeout=100,

@@ -369,7 +369,10 @@ def test_a_udp_port_that_is_taken_is_an_error():
 
 def test_the_default_interface_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("YAMZ_INTERFACE", "127.0.0.1")
-    assert ZreBeacon().host == "127.0.0.1"
+    monkeypatch.setenv("YAMZ_PORT", "5999")
+    assert (ZreBeacon().host, ZreBeacon().port) == ("127.0.0.1", 5999)
+    monkeypatch.delenv("YAMZ_PORT")
+    assert ZreBeacon().port == 5670
     assert Static(bind="tcp://127.0.0.5:*").host == "127.0.0.5"
     assert isinstance(discovery.Memory.host, str)
 
