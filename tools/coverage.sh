@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 mkdir -p htmlcov
 .venv/bin/python -m pytest -m "not slow" --cov --cov-report=term --cov-report=html:htmlcov/python "$@"
 cmake --workflow --preset coverage
-gcovr --root . --filter 'csrc/src/' --print-summary --txt --html-nested htmlcov/c.html build/coverage
+gcovr --root . --filter 'csrc/src/' --fail-under-line 95 --fail-under-branch 90 --print-summary --txt --html-nested htmlcov/c.html build/coverage

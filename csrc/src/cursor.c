@@ -105,23 +105,27 @@ void ytp_cursor_stop_after(ytp_cursor_t *c, uint64_t offset)
     c->stop_after = offset;
 }
 
-/* The slot of a number in a verdict table that grows; NULL for absurd ids, which then match nothing. */
-static uint8_t *verdict_slot(uint8_t **table, size_t *room, uint64_t number)
+static uint8_t verdict_of(const uint8_t *table, size_t room, uint64_t number)
 {
-    if (number >= (1u << 28))
-        return NULL;
+    return number < room ? table[number] : YTPI_UNKNOWN;
+}
+
+/* Remembers a verdict. Only for numbers that have a name: a table grows with the announcements in the file, not with
+ * the ids that its messages claim. Without memory the name is looked at again next time. */
+static void remember_verdict(uint8_t **table, size_t *room, uint64_t number, bool passes)
+{
     if (number >= *room) {
         size_t bigger = *room ? *room * 2 : 256;
         while (bigger <= number)
             bigger *= 2;
         uint8_t *grown = ytpi_plat_realloc(*table, bigger);
         if (!grown)
-            return NULL;
+            return;
         memset(grown + *room, YTPI_UNKNOWN, bigger - *room);
         *table = grown;
         *room = bigger;
     }
-    return *table + number;
+    (*table)[number] = passes ? YTPI_PASSES : YTPI_FAILS;
 }
 
 static bool matches_any(const ytp_cursor_t *c, ytp_span_t name)
@@ -147,9 +151,9 @@ static int channel_passes(ytp_cursor_t *c, uint64_t channel, bool *passes, ytp_e
     *passes = matches_everything(c);
     if (*passes || channel < YTP_ID_FIRST)
         return YTP_OK;
-    uint8_t *slot = verdict_slot(&c->channel_verdicts, &c->channel_room, channel - YTP_ID_FIRST);
-    if (slot && *slot != YTPI_UNKNOWN) {
-        *passes = *slot == YTPI_PASSES;
+    uint8_t verdict = verdict_of(c->channel_verdicts, c->channel_room, channel - YTP_ID_FIRST);
+    if (verdict != YTPI_UNKNOWN) {
+        *passes = verdict == YTPI_PASSES;
         return YTP_OK;
     }
     int rc = ytp_bus_channel_name(c->bus, channel, &name, err);
@@ -157,8 +161,7 @@ static int channel_passes(ytp_cursor_t *c, uint64_t channel, bool *passes, ytp_e
         return YTP_OK; /* may be announced later: remember nothing */
     YTPI_TRY(rc);
     *passes = matches_any(c, name);
-    if (slot)
-        *slot = *passes ? YTPI_PASSES : YTPI_FAILS;
+    remember_verdict(&c->channel_verdicts, &c->channel_room, channel - YTP_ID_FIRST, *passes);
     return YTP_OK;
 }
 
@@ -169,9 +172,9 @@ static int peer_passes(ytp_cursor_t *c, uint64_t peer, bool *passes, ytp_error_t
     *passes = c->peer == NULL;
     if (*passes || peer < YTP_ID_FIRST)
         return YTP_OK;
-    uint8_t *slot = verdict_slot(&c->peer_verdicts, &c->peer_room, peer - YTP_ID_FIRST);
-    if (slot && *slot != YTPI_UNKNOWN) {
-        *passes = *slot == YTPI_PASSES;
+    uint8_t verdict = verdict_of(c->peer_verdicts, c->peer_room, peer - YTP_ID_FIRST);
+    if (verdict != YTPI_UNKNOWN) {
+        *passes = verdict == YTPI_PASSES;
         return YTP_OK;
     }
     int rc = ytp_bus_peer_name(c->bus, peer, &name, err);
@@ -179,8 +182,7 @@ static int peer_passes(ytp_cursor_t *c, uint64_t peer, bool *passes, ytp_error_t
         return YTP_OK;
     YTPI_TRY(rc);
     *passes = name.len == c->peer_len && memcmp(name.ptr, c->peer, name.len) == 0;
-    if (slot)
-        *slot = *passes ? YTPI_PASSES : YTPI_FAILS;
+    remember_verdict(&c->peer_verdicts, &c->peer_room, peer - YTP_ID_FIRST, *passes);
     return YTP_OK;
 }
 
