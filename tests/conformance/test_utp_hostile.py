@@ -69,7 +69,7 @@ def test_session_state_on_a_full_disk(tmp_path: Path) -> None:
                     break
             assert w.engine.statistics.failed_commits
             assert w.engine.connections < 2
-        acknowledged = [m.message_id for m in publisher.take()]  # type: ignore[union-attr]
+        acknowledged = [m.message_id for m in publisher.take()]
         assert acknowledged
         if not publisher.closed:
             publisher.cut()
@@ -249,8 +249,8 @@ def test_a_message_that_expires_on_its_way(tmp_path: Path) -> None:
         w.advance(6)
         peer = w.connect()
         peer.expect(notify(1))
-        assert [m.flow.name for m in peer.ask(receive(1))] == ["COMPLETE"]  # type: ignore[union-attr]
-        assert [m.flow.name for m in peer.ask(receipt(1))] == ["COMPLETE"]  # type: ignore[union-attr]
+        assert [m.flow.name for m in peer.ask(receive(1))] == ["COMPLETE"]
+        assert [m.flow.name for m in peer.ask(receipt(1))] == ["COMPLETE"]
 
 
 def test_state_files_of_others(tmp_path: Path) -> None:

@@ -107,6 +107,21 @@ def test_duplicates_are_known_after_reconnect_restart_and_crash(tmp_path: Path) 
         assert sum(1 for m in w.bus.subscribe("/", follow=False) if m.channel == "t") == 1
 
 
+def test_duplicates_are_known_after_two_crashes(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        first = message("t", b"one", 1, 7)
+        w.publisher().send(first)
+        for _ in range(4):
+            w.advance(130)
+            w.crash()
+        assert w.publisher().ask(first) == [published(7)]
+        assert sum(1 for m in w.bus.subscribe("t", follow=False)) == 1
+        w.advance(700)
+        w.crash()
+        w.advance(700)
+        assert int(str(w.state.meta("checkpoint"))) > 0
+
+
 def test_duplicates_are_forgotten_in_time_and_by_clean_sessions(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         witness, peer = w.subscriber("..."), w.publisher()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from utp_world import (
@@ -26,7 +27,7 @@ from ytp.utp.messages import Disconnect, Publish, PublishMessage, Subscribe, Sub
 ONE = Publish(1, 1, (PublishMessage("t", b"one"),))
 
 
-def reliable_pending(w: World, **fields: object) -> Peer:
+def reliable_pending(w: World, **fields: Any) -> Peer:
     peer = w.subscriber("t", mode=1, **fields)
     w.publisher().send(message("t", b"one", 1))
     peer.expect(notify(1))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import grpc
-import grpc.aio
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
 import pytest
 from utp_world import SAMPLE_ID, SECRET, cases, client_id, message, published, subscribe, subscribed
 
@@ -80,7 +80,7 @@ class Tcp:
 
 async def next_messages(stream: Any, count: int) -> list[Message]:
     """From a WebSocket or gRPC stream."""
-    reader, got = PacketReader(), []
+    reader, got = PacketReader(), list[Message]()
     while len(got) < count:
         data = await stream()
         got += reader.feed(data)
@@ -239,15 +239,15 @@ async def test_a_websocket_that_stops_reading(tmp_path: Path) -> None:
         async with aiohttp.ClientSession() as session, session.ws_connect(f"http://127.0.0.1:{port}/") as ws:
             await ws.send_bytes(CONNECT + encode(subscribe("t")))
             await next_messages(ws.receive_bytes, 2)
-            transport = ws._response.connection.transport  # type: ignore[union-attr]
-            transport.pause_reading()  # type: ignore[union-attr]
+            transport: Any = ws._response.connection.transport  # type: ignore[union-attr]
+            transport.pause_reading()
             publisher = await Tcp.connect(port, 3)
             for number in range(1, 200):
                 publisher.send(message("t", bytes(100_000), 0, number))
                 assert await publisher.get() == published(number)
             while broker.statistics.stalled == 0:
                 await asyncio.sleep(0.05)
-            transport.resume_reading()  # type: ignore[union-attr]
+            transport.resume_reading()
             while not ws.closed:
                 await ws.receive()
         assert broker.connections == 1

@@ -120,7 +120,7 @@ class Peer:
         self.world = world
         self.connection = connection
         self.closed = False
-        self.inbox: list[Message] = []
+        self.inbox: list[Any] = []
         self.raw = b""
         self._reader = PacketReader(64 * 1024 * 1024)
 
@@ -137,12 +137,12 @@ class Peer:
             self.raw += packet
             self.inbox += self._reader.feed(packet)
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[Any]:
         """What came since the last call."""
         got, self.inbox = self.inbox, []
         return got
 
-    def ask(self, *messages: Message) -> list[Message]:
+    def ask(self, *messages: Message) -> list[Any]:
         """Send, and return what came meanwhile."""
         self.send(*messages)
         return self.take()

@@ -177,7 +177,7 @@ def client(proxy: Proxy, folder: Path, name: str, noise: random.Random) -> utp.C
 
 async def publish(publisher: utp.Client, name: str, mode: str, done: Callable[[], bool]) -> list[bytes]:
     """Publish until told to stop; returns what was acknowledged."""
-    sent = []
+    sent: list[bytes] = []
     while not done() or len(sent) < MESSAGES:
         sent.append(b"%s %d" % (name.encode(), len(sent)))
         await publisher.post(f"load.{name}", sent[-1], mode=mode)

@@ -51,8 +51,8 @@ async def test_devices_and_processes(tmp_path: Path) -> None:
 
         async with asyncio.TaskGroup() as group:
             collected = [group.create_task(collect(subscriber)) for subscriber in subscribers]
-            for name, mode in writers.items():
-                group.create_task(device(url, name, mode) if mode else local_process(path, name))
+            for name, how in writers.items():
+                group.create_task(device(url, name, how) if how else local_process(path, name))
         everything = Counter(b"%s %d" % (name.encode(), n) for name in writers for n in range(COUNT))
         for task in collected:
             got = task.result()

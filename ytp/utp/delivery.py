@@ -73,7 +73,7 @@ class ReceiptNotes:
         self._left = 0
         self._index = 0
 
-    def recover(self, since: int | None) -> None:
+    def recover(self, since: int) -> None:
         """After a stop or a crash: read the receipts behind a position again."""
         for stored, receipt in self._store.receipts(since):
             self.note(stored)

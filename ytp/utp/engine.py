@@ -112,11 +112,13 @@ class Engine:
         """After a stop or a crash: learn from the log which packets were stored, and when messages expire."""
         now_ns = self._clock.time_ns()
         self._state.mark_left(now_ns)
-        start = self._state.meta("checkpoint")
+        found = self._state.meta("checkpoint")
+        start = found if isinstance(found, int) else 0
         self._store.skip_to_end()
-        notes.recover(start if isinstance(start, int) else None)
+        notes.recover(start)
         self._state.commit()
-        self._checkpoints.append((now_ns, self._store.position))
+        # The next crash may come soon, so the old start counts until the new one is old enough.
+        self._checkpoints += [(now_ns, start), (now_ns, self._store.position)]
 
     def shutdown(self) -> None:
         """Tell everybody to go; state is kept. Commit, send the output and close the connections afterwards."""

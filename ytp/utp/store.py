@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -333,14 +334,11 @@ class MessageStore:
         """Looks for what was stored on the topics of a filter from a time on."""
         return HistorySearch(self._bus, self._names, contract, pattern, since_ns)
 
-    def receipts(self, position: int | None) -> Iterator[tuple[Stored, Receipt]]:
-        """All receipts behind a position (None: since the beginning), for a broker that starts."""
+    def receipts(self, position: int) -> Iterator[tuple[Stored, Receipt]]:
+        """All receipts behind a position, or of the whole log if that is gone; for a broker that starts."""
         cursor = self._open(UTP_RECEIPTS)
-        if position is not None:
-            try:
-                cursor.seek(position)
-            except LookupError:
-                pass
+        with suppress(LookupError):
+            cursor.seek(position)
         for stored in LogReader(cursor, self._names).read():
             if stored.receipt is not None:
                 yield stored, stored.receipt

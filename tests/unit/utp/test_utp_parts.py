@@ -116,7 +116,7 @@ def test_errors_name_the_place(body: str, text: str) -> None:
 
 def test_packets_in_front_of_a_broken_one_are_seen() -> None:
     reader = PacketReader()
-    seen = []
+    seen: list[Message] = []
     with pytest.raises(MalformedPacket):
         seen.extend(reader.read(bytes.fromhex("020806" + "020806" + "00")))
     packets = PacketReader().read(bytes.fromhex("020806" + "00"))
