@@ -11,9 +11,10 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ CALLERS: dict[str, tuple[str, type[Client]]] = {
     "Socket.IO": ("socketio", SocketIoClient),
 }
 Figures = dict[str, float]
+Measure = Callable[[], Awaitable[Figures]]
 
 
 class Servers:
@@ -122,28 +124,32 @@ async def call_rate(client: Client, outstanding: int, calls: int, server_cpu: Ca
     }
 
 
-async def fan_out(clients: list[Client], updates: int) -> Figures:
-    """Updates that arrive in a second, all subscribers together."""
-    expected = updates * len(clients)
-    seen = 0
-    complete = asyncio.Event()
+class Audience:
+    """Subscribers that count together."""
 
-    def on_update() -> None:
-        nonlocal seen
-        seen += 1
-        if seen == expected:
-            complete.set()
+    def __init__(self, clients: list[Client]) -> None:
+        self._clients = clients
+        self._expected = self._seen = 0
+        self._complete = asyncio.Event()
 
-    if not getattr(clients[0], "joined", False):
-        for client in clients:
-            await client.join(lambda: clients[0].on_update())  # type: ignore[attr-defined]
-        clients[0].joined = True  # type: ignore[attr-defined]
-    clients[0].on_update = on_update  # type: ignore[attr-defined]
-    begun = time.perf_counter()
-    await clients[0].publish(updates)
-    async with asyncio.timeout(120):
-        await complete.wait()
-    return {"per second": expected / (time.perf_counter() - begun)}
+    async def join(self) -> None:
+        for client in self._clients:
+            await client.join(self._on_update)
+
+    async def measure(self, updates: int) -> Figures:
+        """Updates that arrive in a second, all subscribers together."""
+        self._expected, self._seen = updates * len(self._clients), 0
+        self._complete.clear()
+        begun = time.perf_counter()
+        await self._clients[0].publish(updates)
+        async with asyncio.timeout(120):
+            await self._complete.wait()
+        return {"per second": self._expected / (time.perf_counter() - begun)}
+
+    def _on_update(self) -> None:
+        self._seen += 1
+        if self._seen == self._expected:
+            self._complete.set()
 
 
 async def throughput(client: Client, blocks: int) -> Figures:
@@ -154,19 +160,21 @@ async def throughput(client: Client, blocks: int) -> Figures:
 
 
 class Report:
-    """Tables of medians, with ratios to one contender taken round by round."""
+    """Tables of medians; behind some columns the ratio to the floor, taken round by round."""
 
     def __init__(self) -> None:
         self.tables: list[dict[str, Any]] = []
 
-    def add(self, title: str, rounds: list[dict[str, Figures]], base: str, ratio_of: str) -> None:
+    def add(self, title: str, rounds: list[dict[str, Figures]], *compared: str) -> None:
         rows = []
         for name in rounds[0]:
-            figures = {
-                what: statistics.median(each[name][what] for each in rounds) for what in rounds[0][name]
-            }
-            ratio = statistics.median(each[name][ratio_of] / each[base][ratio_of] for each in rounds)
-            rows.append({"contender": name, **figures, f"x {base}": ratio})
+            row: dict[str, str | float] = {"contender": name}
+            for what in rounds[0][name]:
+                row[what] = statistics.median(each[name][what] for each in rounds)
+                if what in compared:
+                    ratios = [each[name][what] / each[FLOOR][what] for each in rounds]
+                    row[f"x raw {what}"] = statistics.median(ratios)
+            rows.append(row)
         self.tables.append({"title": title, "rounds": len(rounds), "rows": rows})
         print(f"\n{title}")
         columns = list(rows[0])
@@ -181,7 +189,7 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-async def interleaved(rounds: int, measures: dict[str, Callable[[], Any]]) -> list[dict[str, Figures]]:
+async def interleaved(rounds: int, measures: dict[str, Measure]) -> list[dict[str, Figures]]:
     for measure in measures.values():
         await measure()  # warm
     return [{name: await measure() for name, measure in measures.items()} for _ in range(rounds)]
@@ -219,15 +227,13 @@ async def measure_calls(report: Report, servers: Servers, outstanding: int, roun
     clients = {name: kind() for name, (_, kind) in callers.items()}
     for name, client in clients.items():
         await client.open(servers.ports[callers[name][0]])
-    measures = {
-        name: lambda client=client, server=callers[name][0]: call_rate(
-            client, outstanding, calls, lambda: servers.cpu(server)
-        )
+    measures: dict[str, Measure] = {
+        name: partial(call_rate, client, outstanding, calls, partial(servers.cpu, callers[name][0]))
         for name, client in clients.items()
     }
     found = await interleaved(rounds, measures)
     title = f"calls, {outstanding} outstanding, 100 characters (p50, p99, CPU in microseconds)"
-    report.add(title, found, FLOOR, "per second")
+    report.add(title, found, "per second", "CPU")
     for client in clients.values():
         await client.close()
 
@@ -235,20 +241,18 @@ async def measure_calls(report: Report, servers: Servers, outstanding: int, roun
 async def measure_fan_out(
     report: Report, servers: Servers, subscribers: int, rounds: int, updates: int
 ) -> None:
-    kinds: dict[str, tuple[str, type[Client]]] = {
-        FLOOR: ("raw", RawMember),
-        "UMQ": ("umq", UmqClient),
-        "Socket.IO": ("socketio", SocketIoClient),
-    }
     async with (
         connected(servers.ports["raw"], RawMember, subscribers) as raw,
         connected(servers.ports["umq"], UmqClient, subscribers) as ours,
         connected(servers.ports["socketio"], SocketIoClient, subscribers) as socketio,
     ):
-        clients = dict(zip(kinds, (raw, ours, socketio), strict=True))
-        measures = {name: lambda each=each: fan_out(each, updates) for name, each in clients.items()}
+        measures: dict[str, Measure] = {}
+        for name, clients in ((FLOOR, raw), ("UMQ", ours), ("Socket.IO", socketio)):
+            audience = Audience(clients)
+            await audience.join()
+            measures[name] = partial(audience.measure, updates)
         found = await interleaved(rounds, measures)
-    report.add(f"updates delivered, {subscribers} subscribers, 100 characters", found, FLOOR, "per second")
+    report.add(f"updates delivered, {subscribers} subscribers, 100 characters", found, "per second")
 
 
 async def measure_throughput(report: Report, servers: Servers, rounds: int, blocks: int) -> None:
@@ -257,10 +261,11 @@ async def measure_throughput(report: Report, servers: Servers, rounds: int, bloc
     clients = {name: kind() for name, (_, kind) in kinds.items()}
     for name, client in clients.items():
         await client.open(servers.ports[kinds[name][0]])
-    found = await interleaved(
-        rounds, {name: lambda client=client: throughput(client, blocks) for name, client in clients.items()}
-    )
-    report.add("attachments of 1 MiB there and back", found, FLOOR, "MiB/s")
+    measures: dict[str, Measure] = {
+        name: partial(throughput, client, blocks) for name, client in clients.items()
+    }
+    found = await interleaved(rounds, measures)
+    report.add("attachments of 1 MiB there and back", found, "MiB/s")
     for client in clients.values():
         await client.close()
 
@@ -275,7 +280,7 @@ async def measure_memory(report: Report, servers: Servers, connections: int) -> 
             before = servers.memory(server)
             async with connected(servers.ports[server], kind, connections):
                 found[name] = {"KiB": (servers.memory(server) - before) / connections / 1024}
-    report.add("memory of the server for each idle connection", [found], FLOOR, "KiB")
+    report.add("memory of the server for each idle connection", [found], "KiB")
 
 
 def main() -> None:

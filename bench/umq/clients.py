@@ -106,14 +106,13 @@ class UmqClient(Client):
 
         self._peer = await connect(f"{self.scheme}://127.0.0.1:{port}/ws")
         self._listener: asyncio.Task[None] | None = None
-        self.echo = self._call  # type: ignore[method-assign]
 
     async def close(self) -> None:
         if self._listener is not None:
             self._listener.cancel()
         await self._peer.close()
 
-    async def _call(self, text: str) -> object:
+    async def echo(self, text: str) -> object:
         return await self._peer.call("echo", text)
 
     async def echo_bytes(self, data: bytes) -> int:

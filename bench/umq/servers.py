@@ -10,6 +10,8 @@ from aiohttp import WSMsgType, web
 
 MAX_MESSAGE = 64 * 1024 * 1024
 UPDATE = "u" * 100
+#: servers that must not be collected
+running: list[object] = []
 
 
 async def start(app: web.Application) -> int:
@@ -72,7 +74,7 @@ async def umq() -> int:
             await publisher.send(UPDATE)
 
     server = await serve(services)
-    umq.keep = server  # type: ignore[attr-defined]
+    running.append(server)
     return server.port
 
 
