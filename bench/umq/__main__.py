@@ -55,7 +55,10 @@ class Servers:
 
     async def start(self, name: str) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.umq.servers", name, self._loop, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            *("-m", "bench.umq.servers", name, self._loop),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         self._processes[name] = process

@@ -125,7 +125,7 @@ SERVERS: dict[str, Callable[[], Awaitable[int]]] = {
 
 async def main(name: str) -> None:
     print(await SERVERS[name](), flush=True)
-    await asyncio.Event().wait()
+    await asyncio.to_thread(sys.stdin.read)  # ends with the process that started us
 
 
 if __name__ == "__main__":
