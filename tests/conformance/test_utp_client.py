@@ -454,6 +454,15 @@ def test_a_server_that_sends_nonsense() -> None:
         server.send(message("t", bytes(2000)))
 
 
+def test_a_server_that_does_not_hold_back() -> None:
+    server = Server(backlog=2, max_backlog=5)
+    server.connect()
+    for number in range(1, 6):
+        server.send(message("t", b"x", number % 2, number))
+    with pytest.raises(ProtocolViolation, match="more than"):
+        server.send(message("t", b"x", 0, 6))
+
+
 def test_messages_that_are_too_large() -> None:
     server = Server(max_publish=1000)
     with pytest.raises(ValueError, match="more than 1000"):

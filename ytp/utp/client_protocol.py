@@ -86,6 +86,8 @@ class ClientOptions:
     """Requests that may wait for their answer."""
     backlog: int = 1000
     """Messages that may wait for the application before the server is asked to hold back."""
+    max_backlog: int = 200_000
+    """A server that does not hold back, and sends more than this, loses the connection."""
     max_publish: int = MAX_PACKET - 128
     """Largest message with its topic; a server drops the connection of who sends more than it takes."""
     max_packet: int = MAX_PACKET + 65536
@@ -528,6 +530,8 @@ class ClientProtocol:
                 self._offered_id = first.payload.decode("ascii", "replace")
                 return Refused(self._refused())
             raise ProtocolViolation("PUBLISH before the answer to CONNECT")
+        if self._backlog + len(publish.messages) > self.options.max_backlog or len(self._received) > _MAX_ID:
+            raise ProtocolViolation("the server sends more than it was asked for")
         message_id = publish.message_id
         if publish.mode not in (1, 2):
             if first.topic.startswith("unitdb/"):
