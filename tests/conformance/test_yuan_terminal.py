@@ -434,6 +434,29 @@ async def test_a_terminal_that_is_not_started() -> None:
     assert Terminal("ws://x/", private_key=pair.private_key).terminal_id == pair.public_key
 
 
+async def test_a_request_can_wait_for_its_provider() -> None:
+    async with Pair() as pair:
+        with pytest.raises(NoProvider):
+            await pair.alice.request("Echo", {"x": 1}, wait=0.05)
+        waiting = asyncio.create_task(pair.alice.request_data("Echo", {"x": 1}, wait=20))
+        await asyncio.sleep(0)
+        await pair.bob.provide_service("Echo", {}, echo)
+        assert await waiting == {"x": 1}
+
+
+async def test_frames_of_an_answer() -> None:
+    async def numbers(message: Message) -> AsyncIterator[Any]:
+        yield None
+        yield 0
+        yield Response(data="end")
+
+    async with Pair() as pair:
+        await pair.bob.provide_service("Numbers", {}, numbers)
+        async with pair.alice.request_service("Numbers", {}, wait=20) as answer:
+            assert [frame async for frame in answer.frames()] == [None, 0]
+        assert answer.response == Response(data="end")
+
+
 async def test_provided_things_can_be_taken_back() -> None:
     async with Pair() as pair:
         service = await pair.bob.provide_service("Echo", {}, echo)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
 from ytp.net.queue import BoundedQueue, Policy, QueueClosed, QueueOverflow
 
-from .codec import Message, Response
+from .codec import MISSING, Message, Response
 from .consume import ChannelConsumer
 from .errors import StreamOverflow, YuanError
 from .session import Session
@@ -79,6 +79,12 @@ class ServiceStream:
             await self.aclose()
             raise
         return message
+
+    async def frames(self) -> AsyncIterator[Any]:
+        """Only the frames; progress is skipped, the answer is in :attr:`response` afterwards."""
+        async for message in self:
+            if message.frame is not MISSING:
+                yield message.frame
 
     async def __aenter__(self) -> Self:
         return self

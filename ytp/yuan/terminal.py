@@ -248,13 +248,15 @@ class Terminal:
         *,
         service_id: str | None = None,
         target: str | None = None,
+        wait: float = 0.0,
         first_timeout: float | None = None,
         silence_timeout: float | None = None,
     ) -> ServiceStream:
         """Ask for a service; iterate over the answer.
 
-        A provider is chosen among those whose schema accepts ``req``; ``target`` names one directly,
-        without looking at the list. Use ``contextlib.aclosing`` or ``async with`` to leave early.
+        A provider is chosen among those whose schema accepts ``req``; ``wait`` gives it so many seconds to
+        appear, ``target`` names one directly, without looking at the list. Use ``async with`` or
+        ``contextlib.aclosing`` to leave early.
         """
 
         def start(stream: ServiceStream) -> Session:
@@ -270,7 +272,12 @@ class Terminal:
                 silence_timeout=self._timeouts.silence if silence_timeout is None else silence_timeout,
             )
 
-        return ServiceStream(start, self._usable, self._stream_limits, self._size_of_current)
+        async def ready() -> None:
+            await self._usable()
+            if wait > 0 and target is None:
+                await self._await_provider(method, req, wait)
+
+        return ServiceStream(start, ready, self._stream_limits, self._size_of_current)
 
     async def request(self, method: str, req: Any, **options: Any) -> Response:
         """Ask for a service and wait for its response; frames are skipped. Options as in request_service."""
@@ -470,6 +477,24 @@ class Terminal:
         if not self._core.sync.listed:
             async with asyncio.timeout(self._timeouts.first_message):
                 await self._ready.wait()
+
+    async def _await_provider(self, method: str, req: Any, seconds: float) -> None:
+        directory = self._core.directory
+        changed = asyncio.Event()
+
+        def listener(old: TerminalInfo | None, new: TerminalInfo | None) -> None:
+            changed.set()
+
+        directory.listeners.append(listener)
+        try:
+            async with asyncio.timeout(seconds):
+                while not directory.candidates(method, req):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            log.debug("nobody offered %r within %s s", method, seconds)
+        finally:
+            directory.listeners.remove(listener)
 
     async def _published(self) -> None:
         generation = self._core.sync.generation
