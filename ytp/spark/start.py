@@ -56,9 +56,16 @@ def session(
 
 def register(spark: SparkSession) -> None:
     """Makes the format ``yamal`` known to a session and lets Spark push filters down to it."""
+    from pyspark.errors import AnalysisException
+
     from ytp.spark.source import YamalSource
 
-    spark.dataSource.register(YamalSource)
+    try:
+        spark.dataSource.register(YamalSource)
+    except AnalysisException as error:
+        # Spark 4.0 has found the source by itself and refuses to be told of it.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
     # Spark 4.0 does not know the setting and keeps it without any effect.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 

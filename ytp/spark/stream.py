@@ -245,7 +245,10 @@ class StreamReader(*BASES):  # type: ignore[misc]
     def _replaced(self, file: File, before: FileOffset) -> bool:
         """Whether a file is another one now, and is to be read from its beginning as failOnDataLoss=false asks."""
         with open_file(file.path) as bus:
-            return not self.options.fail_on_data_loss and not begins_with(bus, before.digest)
+            replaced = not begins_with(bus, before.digest)
+        if replaced and self.options.fail_on_data_loss:
+            raise DataLossError(f"{file.path}: the file was replaced by another one")
+        return replaced
 
     def _tracker(self, file: File, before: FileOffset | None) -> Tracker:
         tracker = self.trackers.get(file.path)

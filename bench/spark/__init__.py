@@ -1,0 +1,1 @@
+"""Spark on yamal files against Spark on Parquet: ``python -m bench.spark``."""
