@@ -37,10 +37,10 @@ _WATCHED = (
 
 
 class Partners:
-    """Counts the partners of one socket.
+    """Counts the partners that connected to one socket; those that it connected to are not counted.
 
-    Events of the connection carry its descriptor, events of the handshake do not: a connection
-    that ends was a partner, unless a handshake has failed that no end was counted for yet.
+    Events of the connection carry its descriptor, events of the handshake only the own address: a
+    connection that ends was a partner, unless a handshake has failed that no end was counted for yet.
     """
 
     def __init__(self, monitor: zmq.Socket[Any], changed: Callable[[], None]) -> None:
@@ -48,17 +48,19 @@ class Partners:
         self.count = 0
         self._changed = changed
         self._open: set[int] = set()
+        self._own: set[bytes] = set()  # addresses at which somebody has connected
         self._failed = 0
 
-    def noticed(self, event: int, value: int) -> None:
+    def noticed(self, event: int, value: int, address: bytes) -> None:
         """An event of the monitor."""
         if event == zmq.EVENT_ACCEPTED:
             self._open.add(value)
-        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._own.add(address)
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and address in self._own:
             self.count += 1
-        elif event in _FAILURES:
+        elif event in _FAILURES and address in self._own:
             self._failed += 1
-        elif event == zmq.EVENT_DISCONNECTED:
+        elif event == zmq.EVENT_DISCONNECTED and value in self._open:
             self._open.discard(value)
             if self._failed:
                 self._failed -= 1
@@ -99,7 +101,7 @@ class _Watcher(Loop):
             try:
                 for _ in range(MAX_READS):
                     event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-                    partners.noticed(event["event"], event["value"])
+                    partners.noticed(event["event"], event["value"], event["endpoint"])
             except zmq.Again:
                 continue
             except zmq.ZMQError:  # its context is being terminated

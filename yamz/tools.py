@@ -254,19 +254,18 @@ class _Echo:
         poller = zmq.Poller()
         for control in self._client.control:
             poller.register(control, zmq.POLLIN)
-        stdin = STDIN
         while not self._done() and (left := self._deadline - time.monotonic()) > 0:
             blocked = self._send_lines()
             reads_input = not self._input_ended and not self._lines
-            poller.register(stdin, zmq.POLLIN if reads_input else 0)
+            poller.register(STDIN, zmq.POLLIN if reads_input else 0)
             poller.register(self._socket, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
             if self._done():
                 return
             ready = dict(poller.poll(None if left == FOREVER else math.ceil(left * 1000)))
             self._follow_links()
             self._receive()
-            if stdin in ready:
-                self._read_lines(stdin)
+            if STDIN in ready:
+                self._read_lines()
 
     def _done(self) -> bool:
         if self._terminated or self._wanted <= 0:
@@ -318,8 +317,8 @@ class _Echo:
             self._unanswered += 1
         return False
 
-    def _read_lines(self, stdin: int) -> None:
-        data = os.read(stdin, READ)
+    def _read_lines(self) -> None:
+        data = os.read(STDIN, READ)
         *lines, self._beginning = (self._beginning + data).split(b"\n")
         if not data:
             self._input_ended = True

@@ -192,6 +192,24 @@ def test_partners_are_counted_after_their_handshake_and_until_they_go():
     assert partners._watcher is None
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:*", "ipc://*", "tcp://0.0.0.0:*"])
+def test_a_port_that_binds_and_connects_counts_each_partner_once(address):
+    with yamz.Client() as both, yamz.Client() as bound, yamz.Client() as connected:
+        bound.port("p", zmq.ROUTER, bind="tcp://127.0.0.1:*")
+        bound.ready()
+        both.port("p", zmq.DEALER, bind=address, connect=bound.binds("p"))
+        both.ready()
+        assert bound.wait_linked("p", timeout=WAIT)
+        assert not both.wait_linked("p", count=2, timeout=0.1)
+        connected.port("p", zmq.ROUTER, connect=both.binds("p"))
+        connected.ready()
+        assert both.wait_linked("p", count=2, timeout=WAIT)
+        connected.close()
+        until(lambda: both._ports["p"].linked() == 1)
+        bound.close()
+        assert not both.wait_linked("p", count=2, timeout=0.1)
+
+
 @pytest.mark.parametrize("way", ["destroy", "term"])
 def test_a_context_that_ends_leaves_the_others_alone(way):
     context = zmq.Context()
