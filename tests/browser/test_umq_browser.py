@@ -343,6 +343,42 @@ async def test_topics_from_the_page(world: World):
     assert found == ["a||c\nd", True, False, False]
 
 
+async def test_high_water_policies_of_the_page(world: World):
+    found = await world.run(
+        CONNECT
+        + """const large = 'x'.repeat(1 << 20);
+             const publications = {};
+             for (const policy of ['skip', 'block', 'ignore', 'unsubscribe', 'close'])
+               publications[policy] = peer.publish(policy, { hwm: 1000, policy });
+             const fill = () => { while (peer.buffered <= 1000) peer.call('echo', large).catch(() => {}); };
+             const outcome = {};
+             for (const [policy, publication] of Object.entries(publications)) {
+               fill();
+               const sent = await publication.send('update');
+               outcome[policy] = [sent, publication.skipped, peer.isClosed];
+             }
+             return outcome;"""
+    )
+    assert found == {
+        "skip": [True, 1, False],
+        "block": [True, 0, False],
+        "ignore": [True, 0, False],
+        "unsubscribe": [False, 0, False],
+        "close": [False, 0, True],
+    }
+
+
+async def test_two_readers_of_one_subscription(world: World):
+    found = await world.run(
+        CONNECT
+        + """const topic = peer.subscribe('t');
+             const reading = Promise.all([topic.next(), topic.next(), topic.next()]);
+             await peer.call('count', 't 2');
+             return (await reading).map(({ value, done }) => [value?.text ?? null, done]);"""
+    )
+    assert found == [["0", False], ["1", False], [None, True]]
+
+
 async def test_variables_both_ways(world: World):
     found = await world.run(
         """const peer = await umq.connect('/ws', { local: { token: 'early' } });

@@ -179,7 +179,8 @@ export declare class Peer {
   readonly isClosed: boolean;
   /** Bytes accepted for sending and not yet sent. */
   readonly buffered: number;
-  drain(): Promise<void>;
+  /** Resolves when no more than `limit` bytes (default 256 KiB) are buffered, or the connection is over. */
+  drain(limit?: number): Promise<void>;
   close(): void;
   call(name: string, data?: string | Payload<any>, options?: CallOptions): Promise<Received>;
   callCallback(id: string, data?: string | Payload<any>, options?: CallOptions): Promise<Received>;

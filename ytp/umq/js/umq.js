@@ -231,7 +231,7 @@ export class Subscription {
   #maxsize;
   #policy;
   #updates = [];
-  #waiter = null;
+  #waiters = [];
   #ended = false;
   #error = null;
   dropped = 0;
@@ -255,7 +255,7 @@ export class Subscription {
 
   async next() {
     while (!this.#updates.length && !this.#ended) {
-      await new Promise((resolve) => (this.#waiter = resolve));
+      await new Promise((resolve) => this.#waiters.push(resolve));
     }
     if (this.#updates.length) return { value: this.#updates.shift(), done: false };
     if (this.#error) throw this.#error;
@@ -290,8 +290,7 @@ export class Subscription {
   }
 
   #wake() {
-    this.#waiter?.();
-    this.#waiter = null;
+    for (const wake of this.#waiters.splice(0)) wake();
   }
 }
 
@@ -321,7 +320,7 @@ export class Publication {
         this.skipped += 1;
         return true;
       }
-      if (this.#policy === "block") await this.#peer.drain();
+      if (this.#policy === "block") await this.#peer.drain(this.#hwm);
       else if (this.#policy === "unsubscribe") this.close();
       else this.#peer.close();
     }
@@ -475,10 +474,10 @@ export class Peer {
     return this.#socket.bufferedAmount;
   }
 
-  /** Resolves when little enough is buffered to go on sending. */
-  async drain() {
+  /** Resolves when no more than `limit` bytes are buffered. */
+  async drain(limit = HIGH_WATER) {
     // Browsers tell how much is buffered, but not when that changes.
-    while (!this.isClosed && this.buffered > HIGH_WATER) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (!this.isClosed && this.buffered > limit) await new Promise((resolve) => setTimeout(resolve, 5));
   }
 
   close() {
