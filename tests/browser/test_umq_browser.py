@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ytp import umq
 from ytp.umq.codec import FrameError, parse
+from ytp.umq.demo import add_page, demo_services
 
 playwright = pytest.importorskip("playwright.async_api", reason="needs playwright")
 
@@ -635,3 +636,31 @@ async def test_the_page_reads_error_payloads_as_the_vectors_say(world: World):
         "return value.map((text) => umq.parseError(text));", [case["payload"] for case in cases]
     )
     assert found == [[case["expect"]["code"], case["expect"]["message"]] for case in cases]
+
+
+async def test_the_chat_page_of_the_demo(browser: Any):
+    app = web.Application()
+    add_page(app)
+    async with asyncio.timeout(DEADLINE), await umq.serve(demo_services(), app=app) as server:
+        page = await browser.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        await page.goto(f"http://127.0.0.1:{server.port}/")
+        await page.wait_for_function("document.getElementById('state').textContent === 'connected'")
+        await page.wait_for_function("document.querySelectorAll('#lines li').length === 1")
+        async with umq.connect(f"tcp://127.0.0.1:{server.port}", local={"nick": "bob"}) as bob:
+            await bob.call("chat:say", "<b>hello</b>")
+            await page.wait_for_function("document.querySelectorAll('#lines li').length === 2")
+            async with bob.subscribe() as room:
+                await bob.call("chat:join", room.topic)
+                await page.fill("#nick", "ann")
+                await page.fill("#text", "hello yourself")
+                await page.press("#text", "Enter")
+                assert [str(await anext(room)) for _ in range(2)] == ["* bob joined", "ann: hello yourself"]
+        await page.wait_for_function("document.getElementById('time').textContent.length === 8")
+        lines = await page.evaluate(
+            "[...document.querySelectorAll('#lines li')].map((line) => line.textContent)"
+        )
+        assert lines[:4] == ["* somebody joined", "bob: <b>hello</b>", "* bob joined", "ann: hello yourself"]
+        assert errors == []
+        await page.close()
