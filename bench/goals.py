@@ -577,9 +577,8 @@ def together(settings: Settings, number: int, size: int, steps: int) -> float:
             for process in processes:
                 process.kill()
                 process.wait()
-        return (
-            float(number * steps) / (max(a["end"] for a in answers) - min(a["start"] for a in answers)) * 1e9
-        )
+        spent = max(float(a["end"]) for a in answers) - min(float(a["start"]) for a in answers)
+        return number * steps / spent * 1e9
 
 
 def goal_11(settings: Settings) -> Result:

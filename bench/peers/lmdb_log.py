@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import lmdb
 
@@ -38,6 +40,6 @@ def sink(link: Link) -> dict[str, float]:
     return {"end": now(), "total": total}
 
 
-def after(transaction: lmdb.Transaction, number: int) -> lmdb.Cursor:
+def after(transaction: lmdb.Transaction, number: int) -> Iterator[Any]:
     cursor = transaction.cursor()
     return cursor.iternext() if cursor.set_range(KEY.pack(number)) else iter(())

@@ -12,7 +12,7 @@ LARGE = 4096
 
 
 def open_socket(kind: int, link: Link, bind: bool) -> Any:
-    socket = zmq.Context.instance().socket(kind)
+    socket: Any = zmq.Context.instance().socket(kind)
     (socket.bind if bind else socket.connect)(f"ipc://{link.address}")
     return socket
 

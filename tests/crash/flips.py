@@ -95,7 +95,7 @@ def structural_bytes(image: bytes) -> set[int]:
     Not the hint, which may be any number of steps behind, and not the size, of which the low bits are
     content: a payload one byte shorter is a sound file."""
     file = yamal.parse(image).check()
-    places = set()
+    places: set[int] = set()
     if file.magic == yamal.YAMAL000:
         places.update(range(16), range(24, 32))
     else:

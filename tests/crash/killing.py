@@ -68,7 +68,12 @@ def write_singly(path: str, form: str, sender: int, report: Report) -> None:
 
 def write_slowly(path: str, form: str, sender: int, report: Report) -> None:
     """What the survivor does: it must go on for the whole round without filling the disk."""
-    write_singly(path, form, sender, lambda number: (report(number), time.sleep(0.0005))[0])
+
+    def report_and_rest(number: int) -> None:
+        report(number)
+        time.sleep(0.0005)
+
+    write_singly(path, form, sender, report_and_rest)
 
 
 def write_in_place(path: str, form: str, sender: int, report: Report) -> None:

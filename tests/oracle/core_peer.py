@@ -63,8 +63,8 @@ def payloads(subscription: ytp.Subscription, how: str, seconds: float) -> Iterat
         for _time, _channel, data in subscription.tuples():
             yield bytes(data)
     elif how == "poll":
-        while (message := subscription.poll(seconds)) is not None:
-            yield message.data
+        while (polled := subscription.poll(seconds)) is not None:
+            yield polled.data
     else:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
