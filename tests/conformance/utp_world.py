@@ -180,8 +180,18 @@ class Peer:
 class World:
     """The broker and its clients. ``restart`` and ``crash`` end the engine and begin a new one on the same files."""
 
-    def __init__(self, path: Path, *, authenticated: bool = False, seed: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        authenticated: bool = False,
+        seed: int = 1,
+        roll: str | None = None,
+        keep: int | None = None,
+        **options: Any,
+    ) -> None:
         self.path = path
+        self.rolling = {} if roll is None else {"roll": roll, "keep": keep}
         self.options = BrokerOptions(**options)
         self.authenticated = authenticated
         self.random = random.Random(seed)
@@ -190,7 +200,7 @@ class World:
         self._start()
 
     def _start(self) -> None:
-        self.bus = ytp.open(self.path / "bus.ytp", populate=0)
+        self.bus = ytp.open(self.path / "bus.ytp", populate=0, **self.rolling)  # type: ignore[arg-type]
         self.state = StateStore(self.path / "state.db")
         self.engine = Engine(
             MessageStore(self.bus, CONTRACT),

@@ -6,11 +6,13 @@ import asyncio
 import logging
 import ssl as _ssl
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from aiohttp import web
 
 from ytp.net.limits import Limits
+from ytp.net.transport import abort
 
 __all__ = ["Listener", "is_http", "listen"]
 
@@ -86,7 +88,7 @@ class Listener:
         if self._http is not None:
             await self._http.cleanup()
         for transport in list(self._transports):
-            transport.abort()
+            abort(transport)
 
     async def __aenter__(self) -> Listener:
         return self
@@ -109,10 +111,10 @@ class _Sniffer(asyncio.Protocol):
         listener = self._listener
         if not listener._admit(self._transport):
             log.warning("refusing a connection: %d are open", listener._limits.max_connections)
-            self._transport.abort()
+            abort(self._transport)
             return
         self._timer = asyncio.get_running_loop().call_later(
-            listener._limits.handshake_timeout, self._transport.abort
+            listener._limits.handshake_timeout, partial(abort, self._transport)
         )
 
     def data_received(self, data: bytes) -> None:
@@ -125,7 +127,7 @@ class _Sniffer(asyncio.Protocol):
             return
         factory = (listener._http.server if listener._http else None) if http else listener._raw
         if factory is None:
-            transport.abort()
+            abort(transport)
             return
         self._cancel_timer()
         protocol = cast(asyncio.Protocol, factory())

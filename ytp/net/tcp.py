@@ -15,6 +15,7 @@ from ytp.net.clock import Clock, SystemClock
 from ytp.net.keepalive import Keepalive
 from ytp.net.limits import Limits
 from ytp.net.queue import BoundedQueue, Policy, QueueOverflow
+from ytp.net.transport import abort
 
 __all__ = ["Framing", "FramingError", "TcpCarrier", "open_tcp"]
 
@@ -146,7 +147,7 @@ class TcpCarrier(asyncio.Protocol):
                         transport.close()
                     await self._lost.wait()
             except TimeoutError:
-                transport.abort()
+                abort(transport)
         self._end_input()
 
     def abort(self) -> None:
@@ -154,7 +155,7 @@ class TcpCarrier(asyncio.Protocol):
         self._closing = True
         self.clean = False
         if self._transport is not None:
-            self._transport.abort()
+            abort(self._transport)
 
     # --- asyncio.Protocol
 

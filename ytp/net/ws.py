@@ -23,6 +23,7 @@ from ytp.net.clock import Clock, SystemClock
 from ytp.net.keepalive import Keepalive
 from ytp.net.limits import KIB, Limits
 from ytp.net.queue import BoundedQueue, Policy, QueueOverflow
+from ytp.net.transport import abort
 
 __all__ = ["WsCarrier", "accept_ws", "open_ws"]
 
@@ -159,7 +160,7 @@ class WsCarrier:
         """Drop the connection at once, without flushing."""
         self._aborted = True
         self._stop_writing()
-        self._transport.abort()
+        abort(self._transport)
 
     # --- inside
 
@@ -223,7 +224,7 @@ class WsCarrier:
     async def _finish(self) -> None:
         self._stop_writing()
         if not self._ws.closed:
-            self._transport.abort()
+            abort(self._transport)
         for task in (self._writer, self._pinging):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

@@ -10,7 +10,7 @@ The parts, from the wire to the sockets:
 ``protocol``           what a client may say, and when
 ``session``            the server's half of a session: deliveries and their steps
 ``sessions``           all sessions, loaded from and saved to ``state`` (SQLite)
-``store``              the log: messages on a bus
+``store``, ``reading`` the log: messages on a bus
 ``delivery``           from the log to the sessions: live, late, on request
 ``engine``             a whole broker without sockets
 ``broker``             the engine with sockets

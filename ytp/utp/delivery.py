@@ -15,11 +15,13 @@ from ytp.utp import requests
 from ytp.utp.errors import ErrorCode, RequestError
 from ytp.utp.messages import DeliveryMode
 from ytp.utp.options import BrokerOptions
+from ytp.utp.reading import Found, HistorySearch, LogReader
 from ytp.utp.routing import Route, best_routes
 from ytp.utp.session import Session, SubscriptionState
 from ytp.utp.sessions import SessionTable
 from ytp.utp.state import StateStore
-from ytp.utp.store import Found, HistorySearch, LogReader, MessageStore, Stored
+from ytp.utp.store import MessageStore
+from ytp.utp.stored import Stored
 from ytp.utp.topics import Filter, TopicTrie
 
 __all__ = ["Delivery", "LogShelf", "RelayJob"]
@@ -234,6 +236,9 @@ class Delivery:
                 elif self._is_express(session, stored):
                     job.express += 1
             budget -= count
+            if reader.left_behind:
+                reader.left_behind = False
+                self._report_removed(session)
             if not count:
                 self.pump()
                 if reader.position != self._store.position:
@@ -251,9 +256,12 @@ class Delivery:
     def _begin_reading(self, session: Session, job: CatchUp) -> None:
         job.reader, lost = self._store.reader(session.position)
         if lost and not job.counted:
-            self.dropped += 1
-            text = "messages were removed from the log before you came back"
-            requests.report(session, 0, RequestError(text, ErrorCode.SERVER_ERROR))
+            self._report_removed(session)
+
+    def _report_removed(self, session: Session) -> None:
+        self.dropped += 1
+        text = "messages were removed from the log before you could get them"
+        requests.report(session, 0, RequestError(text, ErrorCode.SERVER_ERROR))
 
     def _skip_oldest(self, session: Session, job: CatchUp) -> None:
         """All that was missed has been counted; too many Express messages are not delivered, the oldest first."""

@@ -36,7 +36,8 @@ from ytp.utp.publishing import check_publish
 from ytp.utp.session import Session
 from ytp.utp.sessions import SessionTable
 from ytp.utp.statistics import Statistics
-from ytp.utp.store import MessageStore, Receipt
+from ytp.utp.store import MessageStore
+from ytp.utp.stored import Receipt
 from ytp.utp.topics import Filter, TopicError, parse_filter, parse_topic_text
 
 __all__ = ["Handlers"]

@@ -15,7 +15,7 @@ from ytp.utp.codec import encode_control, encode_publish
 from ytp.utp.messages import DeliveryMode, FlowControl, MessageType
 from ytp.utp.options import BrokerOptions
 from ytp.utp.state import InflightRow, SubscriptionRow
-from ytp.utp.store import Stored
+from ytp.utp.stored import Stored
 from ytp.utp.topics import Filter
 
 __all__ = ["Packet", "Session", "SessionKey", "Shelf", "SubscriptionState"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl as _ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
+from ytp.net.transport import abort
 from ytp.utp.links.base import CLOSE_TIMEOUT, Accept, Handler
 
 __all__ = ["StreamLink", "open_tcp", "open_unix"]
@@ -49,11 +51,13 @@ class StreamLink(asyncio.Protocol):
         assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.close()
-            self._closer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self._transport.abort)
+            self._closer = asyncio.get_running_loop().call_later(
+                CLOSE_TIMEOUT, partial(abort, self._transport)
+            )
 
     def abort(self) -> None:
         assert self._transport is not None
-        self._transport.abort()
+        abort(self._transport)
 
     # --- asyncio.Protocol
 
