@@ -39,6 +39,7 @@ VERBS = {
     "roll": Verb("ytp.cli.roll", "The files of a rolling log."),
     "perf": Verb("ytp.cli.perf", "Measure writing, reading and the way there and back."),
     "doctor": Verb("ytp.cli.doctor", "Look at what is installed and whether it works here."),
+    "serve": Verb("ytp.cli.serve", "Open a bus to browsers, devices, terminals and other hosts.", extra="net"),
     "demo": Verb("ytp.cli.demo", "Several processes on one bus, live, every message counted."),
 }
 DOORS = {

@@ -120,7 +120,7 @@ class Follower:
                     self.current.clear()
                     delay = next(backoff)
                     log.warning(
-                        "the source does not answer well (%s); next try in %.1f s", error or "silence", delay
+                        "the source does not answer well (%s); next try in %.1f s", str(error) or "silence", delay
                     )
                     await asyncio.sleep(delay)
         finally:

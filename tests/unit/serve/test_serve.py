@@ -1,0 +1,171 @@
+"""One process, all doors: settings, errors that hurt one door only, and messages from every door at every other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import zmq
+import zmq.asyncio
+
+import ytp
+from ytp import umq
+from ytp.bridge.replication import Follower
+from ytp.errors import ConfigError
+from ytp.serve import Server, load
+from ytp.utp.client import Client
+
+
+def settings(**tables: Any) -> Any:
+    return load(None, {}, tables)
+
+
+# --- settings ---
+
+
+def test_a_file_the_environment_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('bus = "a.ytp"\ndurability = "interval"\n[web]\nlisten = "127.0.0.1:1"\n[utp]\n')
+    config = load(
+        file, {"YTP_SERVE_WEB_LISTEN": "127.0.0.1:2", "YTP_SERVE_WEB_DASHBOARD": "no"}, {"bus": "b.ytp"}
+    )
+    assert config.bus == "b.ytp"
+    assert config.durability == "interval"
+    assert config.web.listen == "127.0.0.1:2"
+    assert config.web.dashboard is False
+    assert config.utp is not None
+    assert config.yuan is None
+
+
+def test_without_any_table_the_web_door_is_opened() -> None:
+    assert settings(bus="a").web is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('bus = "a"\nx = 1', "unknown settings x; known are bus"), ('bus = "a"\n[web]\nport = 1', r"\[web\].*unknown"),
+     ("[web]", "'bus' is missing"), ('bus = "a"\nweb = 5', "must be a table"), ("bus = ", "serve.toml"),
+     ('bus = "a"\n[web]\ndashboard = "maybe"', "neither true nor false"),
+     ('bus = "a"\n[web]\nlisten = 5', "does not fit"), ('bus = "a"\ndurability = "no"', "none of process")],
+)  # fmt: skip
+def test_bad_settings_are_named(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load(file, {}, {})
+
+
+# --- doors ---
+
+
+async def test_a_door_that_can_not_be_opened_leaves_the_others_open(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        tables = {
+            "web": {"listen": "127.0.0.1:0"},
+            "utp": {"listen": f"127.0.0.1:{port}"},
+            "yuan": {"listen": "nowhere"},
+        }
+        config = settings(bus=str(tmp_path / "a.ytp"), **tables)
+        async with Server(config) as server, aiohttp.ClientSession() as session:
+            web, utp, yuan = server.doors
+            assert web.error is None
+            assert "address already in use" in str(utp.error)
+            assert "is not host:port" in str(yuan.error)
+            async with session.get(f"{web.address}healthz") as answer:
+                assert answer.status == 503
+                assert (await answer.json())["ok"] is False
+            async with session.get(f"{web.address}metrics") as answer:
+                text = await answer.text()
+                assert 'ytp_door_open{door="utp"} 0' in text
+                assert 'ytp_door_open{door="web"} 1' in text
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [({"web": {"listen": "0.0.0.0:0"}}, "0.0.0.0"), ({"web": {"cert": "none.pem", "key": "none.pem"}}, "none.pem"),
+     ({"web": {"cert": "none.pem"}}, "belong together"), ({"replication": {"listen": "0.0.0.0:0"}}, "0.0.0.0"),
+     ({"follow": {}}, "source"), ({"utp": {"passwords": "/nonexistent"}}, "nonexistent")],
+)  # fmt: skip
+async def test_when_no_door_opens_there_is_an_error(
+    tmp_path: Path, table: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        async with Server(settings(bus=str(tmp_path / "a.ytp"), **table)):
+            pass
+
+
+async def test_tokens_give_rights(tmp_path: Path) -> None:
+    tables = {"web": {"listen": "127.0.0.1:0", "token": "all", "read_token": "look"}}
+    async with Server(settings(bus=str(tmp_path / "a.ytp"), **tables)) as server:
+        url = str(server.doors[0].address).replace("http", "ws") + "ws"
+        publish = json.dumps({"channel": "c", "text": "x"})
+        async with umq.connect(url, hello="all") as peer:
+            await peer.call("Bus:publish", publish)
+        async with umq.connect(url, hello="look") as peer:
+            await peer.call("Bus:list", "{}")
+            with pytest.raises(umq.CallException, match="may not write"):
+                await peer.call("Bus:publish", publish)
+        with pytest.raises(umq.UmqError):
+            async with umq.connect(url, hello="wrong") as peer:
+                await peer.call("Bus:list", "{}")
+
+
+# --- every door at every other ---
+
+PORTS = ("web", "utp", "yuan", "replication")
+
+
+class Doors:
+    """A client at each door that writes down what arrives."""
+
+    def __init__(self, addresses: dict[str, str], copy: Path) -> None:
+        self.addresses = addresses
+        self.copy = copy
+        self.seen: dict[str, list[str]] = {"umq": [], "utp": [], "yuan": []}
+
+    async def umq_reader(self) -> None:
+        position: str | None = None
+        url = self.addresses["web"].replace("http", "ws") + "ws"
+        async for peer in umq.connect(url):
+            with contextlib.suppress(umq.UmqError):
+                async with peer.subscribe() as updates:
+                    ask = {"topic": updates.topic, "patterns": ["t/"]} | (
+                        {"start": position} if position else {}
+                    )
+                    await peer.call("Bus:subscribe", json.dumps(ask))
+                    async for update in updates:
+                        for message in json.loads(update)["messages"]:
+                            self.seen["umq"].append(message["text"])
+                            position = message["position"]
+
+    async def utp_reader(self) -> None:
+        async with Client(
+            self.addresses["utp"].split()[0], memory=self.copy.with_suffix(".reader")
+        ) as client:
+            await client.subscribe("t...")
+            async for message in client:
+                self.seen["utp"].append(message.payload.decode())
+
+    async def copier(self) -> None:
+        with (
+            ytp.open(self.copy) as bus,
+            zmq.asyncio.Context() as context,
+            context.socket(zmq.DEALER) as dealer,
+        ):
+            dealer.linger = 0
+            dealer.connect(self.addresses["replication"])
+            await Follower(bus, dealer, wait=0.2, patience=1.0).run()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
