@@ -36,6 +36,7 @@ def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Pat
         *(("Arrow scan", publisher) for publisher in (*PUBLISHERS, "sensors")),
         ("uTP device", "ticks"),
         ("UMQ peer", "ticks"),
+        ("Yuan terminal", "ticks"),
     }
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept.ytp"]
     assert all(row["sent"] > 0 for row in rows)
@@ -145,7 +146,7 @@ def test_a_door_that_is_not_installed_is_left_out(run, monkeypatch: pytest.Monke
         importlib.util, "find_spec", lambda name, *rest: None if name in absent else real(name, *rest)
     )
     text = run("demo", "--seconds", "0.2", "--subscribers", "1").output
-    for door in ("uTP device", "UMQ peer"):
+    for door in ("uTP device", "UMQ peer", "Yuan terminal"):
         assert f"{door}: left out, aiohttp is not installed: pip install 'ytp[net]'" in text
     assert "Arrow scan: left out, pyarrow is not installed: pip install pyarrow" in text
     assert "Spark query: left out, pyspark is not installed: pip install 'ytp[spark]'" in text
@@ -231,13 +232,13 @@ def test_without_doors_nothing_is_served(tmp_path: Path) -> None:
 def test_the_doors_close_with_the_process_that_opened_them(tmp_path: Path) -> None:
     path = tmp_path / "served.ytp"
     ytp.open(path).close()
-    words = [sys.executable, "-m", "ytp.cli.demo.serve", str(path), "utp", "umq"]
+    words = [sys.executable, "-m", "ytp.cli.demo.serve", str(path), "utp", "umq", "yuan"]
     child = subprocess.Popen(words, stdin=subprocess.PIPE)
     try:
         with ytp.open(path) as bus:
             addresses = bus.subscribe(f"{REPORTS}doors").poll(60)
             assert addresses is not None
-            assert set(json.loads(addresses.data)) == {"utp", "umq", "last"}
+            assert set(json.loads(addresses.data)) == {"utp", "umq", "yuan", "last"}
         child.communicate(timeout=30)  # closes its standard input, as the end of the parent does
         assert child.returncode == 0
     finally:
@@ -249,10 +250,13 @@ async def test_the_remote_side_in_this_process(tmp_path: Path) -> None:
     ticks = [b"tick %d" % number for number in range(50)]
     with ytp.open(tmp_path / "remote.ytp") as bus:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
-            urls = {door: await serve.OPEN[door](bus, stack) for door in ("utp", "umq")}
-            work = [remote.run("utp", urls["utp"], "0.2"), remote.run("umq", urls["umq"])]
+            urls = {door: await serve.OPEN[door](bus, stack) for door in ("utp", "umq", "yuan")}
+            work = [
+                remote.run("utp", urls["utp"], "0.2"),
+                *(remote.run(door, urls[door]) for door in ("umq", "yuan")),
+            ]
             tasks = [asyncio.ensure_future(one) for one in work]
-            for name in (remote.DEVICE, remote.PEER):
+            for name in (remote.DEVICE, remote.PEER, remote.TERMINAL):
                 async for _ready in bus.subscribe(f"{REPORTS}{name}"):
                     break
             for tick in ticks:
@@ -260,7 +264,7 @@ async def test_the_remote_side_in_this_process(tmp_path: Path) -> None:
             roles.Reporter(bus, "ticks").tell({"messages": len(ticks)}, last=True)
             await asyncio.gather(*tasks)
         last = {m.channel: json.loads(m.data) for m in bus.subscribe(REPORTS, follow=False)}
-        for name in (remote.DEVICE, remote.PEER):
+        for name in (remote.DEVICE, remote.PEER, remote.TERMINAL):
             assert last[f"{REPORTS}{name}"]["last"]
             assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["messages"] == len(ticks)
             assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["checksum"] == zlib.crc32(b"".join(ticks))

@@ -15,7 +15,7 @@ import click
 from ytp.cli.output import emit, format_option
 
 MISMATCH = 1
-DOORS = ("utp", "umq", "arrow", "spark")
+DOORS = ("utp", "umq", "yuan", "arrow", "spark")
 
 
 @click.command("demo")

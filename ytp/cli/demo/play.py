@@ -12,7 +12,7 @@ from types import TracebackType
 import ytp
 from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark, need
 from ytp.cli.demo.ledger import Entry, compare, compare_sums
-from ytp.cli.demo.remote import DEVICE, PEER, SENSORS
+from ytp.cli.demo.remote import DEVICE, PEER, SENSORS, TERMINAL
 from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
 from ytp.cli.demo.serve import ADDRESSES, PACKAGES
 from ytp.cli.demo.view import State, show_live
@@ -20,7 +20,7 @@ from ytp.errors import MissingExtraError, WaitTimeout, YtpError
 
 __all__ = ["play"]
 
-NAMES = {"utp": "uTP device", "umq": "UMQ peer"}
+NAMES = {"utp": "uTP device", "umq": "UMQ peer", "yuan": "Yuan terminal"}
 
 
 def play(
@@ -78,16 +78,17 @@ def open_doors(bus: ytp.Bus, crew: Crew, doors: set[str], say: Callable[[str], N
 
 
 def start_remotes(crew: Crew, state: State, addresses: dict[str, str], seconds: float) -> None:
-    """Processes behind the doors: two more readers of ticks, and one more publisher."""
+    """Processes behind the doors: three more readers of ticks, and one more publisher."""
     if "utp" in addresses:
         crew.start("remote", "utp", addresses["utp"], str(seconds))
         state.readers.append(DEVICE)
         state.doors[DEVICE] = NAMES["utp"]
         state.publishers.append(SENSORS)
-    if "umq" in addresses:
-        crew.start("remote", "umq", addresses["umq"])
-        state.readers.append(PEER)
-        state.doors[PEER] = NAMES["umq"]
+    for door, reader in (("umq", PEER), ("yuan", TERMINAL)):
+        if door in addresses:
+            crew.start("remote", door, addresses[door])
+            state.readers.append(reader)
+            state.doors[reader] = NAMES[door]
 
 
 class Crew:

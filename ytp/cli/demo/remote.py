@@ -1,7 +1,7 @@
 """Processes behind the network doors; none of them opens the file of the demo.
 
-Run as ``python -m ytp.cli.demo.remote``: ``utp URL SECONDS`` or ``umq URL``. The uTP device and the UMQ peer get
-the ticks and report through their own door; the device also sends readings, which everybody else finds on the bus.
+Run as ``python -m ytp.cli.demo.remote``: ``utp URL SECONDS``, ``umq URL`` or ``yuan URL``. All get the ticks and
+report through their own door; the uTP device also sends readings, which everybody else finds on the bus.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ytp.cli.demo.roles import EVERY, PACED, PATIENCE, REPORTS, Tally
 if TYPE_CHECKING:
     from ytp.utp import Client
 
-__all__ = ["DEVICE", "PEER", "SENSORS"]
+__all__ = ["DEVICE", "PEER", "SENSORS", "TERMINAL"]
 
-DEVICE, PEER, SENSORS = "device", "umq-peer", "sensors"
+DEVICE, PEER, TERMINAL, SENSORS = "device", "umq-peer", "terminal", "sensors"
 READINGS = 100  # a second
 
 Tell = Callable[[str, dict[str, Any]], Awaitable[object]]
@@ -119,9 +119,36 @@ async def umq_peer(url: str) -> None:
         await ticks.report(last=True)
 
 
+async def yuan_terminal(url: str) -> None:
+    """Gets the ticks by asking for what is new, as a terminal behind a firewall would."""
+    from ytp.yuan import Terminal
+
+    async with Terminal(url, "demo") as terminal:
+
+        async def tell(name: str, state: dict[str, Any]) -> None:
+            report = {"channel": f"{REPORTS}{name}", "peer": name, "text": json.dumps(state)}
+            await terminal.request_data("Bus/Publish", report)
+
+        ticks = Ticks(TERMINAL, tell)
+        await ticks.report()
+        start = "begin"
+        while not ticks.complete:
+            wanted = {"patterns": [f"{PACED}/", f"{REPORTS}{PACED}"], "start": start, "limit": 1000}
+            answer = await terminal.request_data("Bus/Query", wanted)
+            start = answer["next"]
+            for message in answer["messages"]:
+                await ticks.take(message["channel"], message["text"].encode())
+            if not answer["messages"]:
+                await asyncio.sleep(0.02)
+        await ticks.report(last=True)
+
+
+ROLES: dict[str, Callable[..., Awaitable[None]]] = {"utp": utp_device, "umq": umq_peer, "yuan": yuan_terminal}
+
+
 async def run(role: str, url: str, *rest: str) -> None:
     async with asyncio.timeout(10 * PATIENCE):
-        await (utp_device(url, *rest) if role == "utp" else umq_peer(url))
+        await ROLES[role](url, *rest)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ ADDRESSES = "doors"  # the name under which the addresses are reported
 PACKAGES = {
     "utp": ("aiohttp", "net"),
     "umq": ("aiohttp", "net"),
+    "yuan": ("aiohttp", "net"),
     "replica": ("zmq", "zmq"),
 }  # and their extras
 
@@ -43,9 +44,20 @@ async def open_umq(bus: ytp.Bus, stack: AsyncExitStack) -> str:
     return f"ws://127.0.0.1:{server.port}/ws"
 
 
+async def open_yuan(bus: ytp.Bus, stack: AsyncExitStack) -> str:
+    from ytp.bridge.yuan import BusTerminal
+    from ytp.yuan import Host, Terminal
+
+    host = await stack.enter_async_context(Host(port=0))
+    terminal = await stack.enter_async_context(Terminal(host.url, "bus"))
+    await stack.enter_async_context(BusTerminal(bus, terminal))
+    return host.url
+
+
 OPEN: dict[str, Callable[[ytp.Bus, AsyncExitStack], Awaitable[str]]] = {
     "utp": open_utp,
     "umq": open_umq,
+    "yuan": open_yuan,
 }
 
 
