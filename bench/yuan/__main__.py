@@ -1,18 +1,21 @@
 """``python -m bench.yuan``: the host against a bare aiohttp relay, requests, channels, memory.
 
 The relay parses nothing, checks nothing and knows its pairs beforehand: it is the floor that any host on
-aiohttp pays. Host and relay are measured in turns within one run; ratios are medians over the turns.
+aiohttp pays. Host and relay are measured in turns within one run; ratios are medians over the turns. The ratio
+of processor time per message says the same on a busy machine, where rates say little.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -45,6 +48,13 @@ def resident(pid: int) -> int:
         return int(statm.read().split()[1]) * 4096
 
 
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
@@ -53,28 +63,37 @@ async def forwarding(sizes: list[int], seconds: float, turns: int) -> list[dict[
     rows = []
     for terminals in sizes:
         rates: dict[str, list[float]] = {"host": [], "relay": []}
-        with server("host") as (host_port, _), server("relay") as (relay_port, _):
+        costs: dict[str, list[float]] = {"host": [], "relay": []}
+        with server("host") as (host_port, host_pid), server("relay") as (relay_port, relay_pid):
             made = {
-                "host": await load.pairs(host_port, terminals, BODY),
-                "relay": await load.pairs(relay_port, terminals, BODY),
+                "host": (host_pid, await load.pairs(host_port, terminals, BODY)),
+                "relay": (relay_pid, await load.pairs(relay_port, terminals, BODY)),
             }
             for _ in range(turns):
-                for kind, clients in made.items():
-                    rates[kind].append(await load.forwarding_rate(clients, seconds))
-            for clients in made.values():
+                for kind, (pid, clients) in made.items():
+                    rate, cost = await load.forward(clients, seconds, partial(processor_seconds, pid))
+                    rates[kind].append(rate)
+                    costs[kind].append(cost)
+            for _, clients in made.values():
                 for pair in clients:
                     for client in pair:
                         client.transport.abort()
-        ratios = [mine / floor for mine, floor in zip(rates["host"], rates["relay"], strict=True)]
         rows.append(
             {
                 "terminals": terminals,
                 "host_per_s": round(statistics.median(rates["host"])),
                 "relay_per_s": round(statistics.median(rates["relay"])),
-                "ratio": round(statistics.median(ratios), 3),
+                "rate_ratio": round(_median_ratio(rates["host"], rates["relay"]), 2),
+                "host_cpu_us": round(statistics.median(costs["host"]) * 1e6, 1),
+                "relay_cpu_us": round(statistics.median(costs["relay"]) * 1e6, 1),
+                "cpu_ratio": round(_median_ratio(costs["relay"], costs["host"]), 2),
             }
         )
     return rows
+
+
+def _median_ratio(ones: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(ones, others, strict=True))
 
 
 async def latency(count: int) -> list[dict[str, Any]]:

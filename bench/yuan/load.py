@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections.abc import Callable
 from typing import cast
 
 WINDOW = 16
@@ -81,15 +82,17 @@ async def pairs(port: int, terminals: int, body_size: int) -> list[tuple[Client,
     return made
 
 
-async def forwarding_rate(made: list[tuple[Client, Client]], seconds: float) -> float:
-    """Messages a second that come out at the other end."""
+async def forward(
+    made: list[tuple[Client, Client]], seconds: float, cpu: Callable[[], float]
+) -> tuple[float, float]:
+    """Messages a second that come out at the other end, and processor seconds of the server for each."""
     for sender, _ in made:
         sender.pumping = True
         sender.transport.write(sender.frame * WINDOW)
     await asyncio.sleep(seconds / 4)
-    before, began = sum(r.received // r.frame_in for _, r in made), time.perf_counter()
+    before, began, cpu_before = sum(r.received // r.frame_in for _, r in made), time.perf_counter(), cpu()
     await asyncio.sleep(seconds)
-    after, ended = sum(r.received // r.frame_in for _, r in made), time.perf_counter()
+    after, ended, cpu_after = sum(r.received // r.frame_in for _, r in made), time.perf_counter(), cpu()
     for sender, _ in made:
         sender.pumping = False
     # Wait until nothing is under way, so that the next measurement starts clean.
@@ -98,7 +101,8 @@ async def forwarding_rate(made: list[tuple[Client, Client]], seconds: float) -> 
         await asyncio.sleep(0.1)
     for _, receiver in made:
         receiver.credited = receiver.received // receiver.frame_in
-    return (after - before) / (ended - began)
+    messages = max(1, after - before)
+    return messages / (ended - began), (cpu_after - cpu_before) / messages
 
 
 async def round_trip_times(sender: Client, receiver: Client, count: int) -> list[float]:
