@@ -198,10 +198,18 @@ TEST(one_handle_with_page_supply)
     run(YTP_FORMAT_YTP, true, 2 * YTP_PAGE_SIZE);
 }
 
+/* The thread sanitizer knows addresses, not memory: what two threads of one handle tell each other through the mapping
+ * of another handle it does not see, and takes for a race. So there each handle has one thread only. */
+#ifdef __SANITIZE_THREAD__
+#define SUPPLY_OF_EACH 0
+#else
+#define SUPPLY_OF_EACH YTP_PAGE_SIZE
+#endif
+
 TEST(a_handle_each)
 {
     run(YTP_FORMAT_YTP, false, 0);
-    run(YTP_FORMAT_YAMAL8, false, YTP_PAGE_SIZE);
+    run(YTP_FORMAT_YAMAL8, false, SUPPLY_OF_EACH);
 }
 
 /* --- names: whoever comes first defines the id for all --- */
