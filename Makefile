@@ -21,12 +21,12 @@ demo: ## Several processes on one bus, live; then Arrow and Spark on what they w
 	@$(ENV) dev spark --build
 	@$(RUN) -m ytp demo
 
-test: ## Run the test-suite (under ten minutes on two cores)
-	@$(ENV) dev spark --build
+test: ## Run the test-suite (a quarter of an hour on two cores)
+	@$(ENV) dev spark bench --build
 	@$(RUN) -m pytest -m "not slow" --continue-on-collection-errors $(ARGS)
 
 test-slow: ## Run the tests that take minutes each
-	@$(ENV) dev spark --build
+	@$(ENV) dev spark bench --build
 	@$(RUN) -m pytest -m slow --timeout 3600 $(ARGS)
 
 spark-versions: ## Run the Spark tests on Spark 4.0, 4.1, 4.2 and 4.3
@@ -89,7 +89,7 @@ flips: ## Flip random bits of good files (FLIPS=10000) and read them, here and w
 	done
 
 coverage: ## Which lines of Python and C the tests reach; reports in htmlcov/
-	@$(ENV) dev spark --build
+	@$(ENV) dev spark bench --build
 	tools/coverage.sh
 
 bench: bench-c ## Measure ours against its rivals and against the floors; report in docs/performance

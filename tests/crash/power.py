@@ -21,6 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import ytp
 from tests.oracle import traffic, yamal
@@ -28,6 +29,16 @@ from tests.oracle import traffic, yamal
 UNITS = (4096, 512)
 STEPS = 4
 SALVAGE_EVERY = 4
+USED = 2 << 20
+"""More than any history writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What a file holds: its beginning, as far as anything is written, and its length."""
+
+    used: bytes
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +47,11 @@ class History:
 
     synced: list[bytes]
     """payloads that were synced"""
-    states: list[bytes]
-    """whole file contents; the first is the one that was synced"""
+    states: list[Image]
+    """the first is the one that was synced"""
 
 
-def make_history(path: Path, form: str, draw: random.Random) -> History:
+def make_history(path: Path, form: Literal["ytp", "yamal8"], draw: random.Random) -> History:
     """Writes, syncs, goes on writing; remembers what the file looked like."""
     counts = collections.Counter[int]()
 
@@ -57,35 +68,52 @@ def make_history(path: Path, form: str, draw: random.Random) -> History:
         channels = [bus.peer(f"p{n}").channel(f"c/{n}") for n in range(3)]
         write_some(60)
         bus.sync()
-        states = [path.read_bytes()]
+        states = [content(path)]
         synced = [m.data for m in bus.subscribe("/", follow=False)]
         for step in range(STEPS):
             if step == 1:
                 channels.append(bus.peer("late").channel("c/late"))
                 channels[3].write(b"late")
             write_some(25)
-            states.append(path.read_bytes())
+            states.append(content(path))
+        assert bus.stat()["reserved_size"] < USED
     path.unlink()
     return History(synced, states)
 
 
-def crash_image(history: History, draw: random.Random) -> bytes:
+def crash_image(history: History, draw: random.Random) -> Image:
     """One state of the disk: each unit as it was at the sync or at any later instant."""
     unit = draw.choice(UNITS)
-    length = len(draw.choice(history.states))
-    newest = history.states[-1]
-    image = bytearray(history.states[0].ljust(len(newest), b"\0"))
+    newest = history.states[-1].used
+    used = bytearray(history.states[0].used)
     bias = draw.random()
-    for start in range(0, len(image), unit):
+    for start in range(0, USED, unit):
         end = start + unit
-        if image[start:end] != newest[start:end] and draw.random() < bias:
-            image[start:end] = draw.choice(history.states[1:]).ljust(end, b"\0")[start:end]
-    return bytes(image[:length])
+        if used[start:end] != newest[start:end] and draw.random() < bias:
+            used[start:end] = draw.choice(history.states[1:]).used[start:end]
+    return Image(bytes(used), draw.choice(history.states).length)
+
+
+def put(path: Path, image: Image) -> None:
+    """Writes an image as the machine finds it after it has started again: the same file, another boot."""
+    used = bytearray(image.used)
+    path.touch()
+    base = 64 if used[24:32] == b"YAMAL000" else 576
+    if any(used[base + 136 : base + 152]):  # the boot under which a writer last found the list unbroken
+        used[base + 136 : base + 152] = bytes(byte ^ 0x5A for byte in used[base + 136 : base + 152])
+        used[base + 152 : base + 160] = path.stat().st_ino.to_bytes(8, "little")
+    path.write_bytes(used)
+    os.truncate(path, image.length)
+
+
+def content(path: Path) -> Image:
+    with path.open("rb") as file:
+        return Image(file.read(USED), os.fstat(file.fileno()).st_size)
 
 
 def judge(path: Path, history: History, salvage: bool) -> str:
     """Opens an image, reads it and tries to write to it; says what happened, or what was wrong."""
-    before = path.read_bytes()
+    before = content(path)
     rows: list[bytes] = []
     try:
         with ytp.open(path, "r") as bus:
@@ -94,7 +122,7 @@ def judge(path: Path, history: History, salvage: bool) -> str:
         outcome = "read"
     except ytp.YtpError:
         outcome = "error"
-    if path.read_bytes() != before:
+    if content(path) != before:
         return "WRONG: reading changed the file"
     if rows[: len(history.synced)] != history.synced:
         return f"WRONG: of {len(history.synced)} synced messages {len(rows)} were read ({outcome})"
@@ -118,13 +146,13 @@ def judge(path: Path, history: History, salvage: bool) -> str:
 
 def judge_salvage(path: Path, history: History) -> str | None:
     """What is wrong with verifying and salvaging an image, if anything."""
-    before = path.read_bytes()
+    before = content(path)
     target = path.with_suffix(".saved")
     target.unlink(missing_ok=True)
     with ytp.open(path, "r") as bus:
         sound = bus.verify()["error"] is None
     report = ytp.salvage(path, target)
-    if path.read_bytes() != before:
+    if content(path) != before:
         return "verify or salvage changed the file"
     if sound and report["error"] is not None:
         return f"sound for verify but not for salvage: {report['error']}"
@@ -145,8 +173,9 @@ def run(images: int, seed: int, folder: Path) -> dict[str, object]:
     path = folder / "image.ytp"
     for number in range(images):
         if history is None or number % 50 == 0:
-            history = make_history(folder / "history.ytp", draw.choice(["ytp", "yamal8"]), draw)
-        path.write_bytes(crash_image(history, draw))
+            form: Literal["ytp", "yamal8"] = draw.choice(["ytp", "yamal8"])
+            history = make_history(folder / "history.ytp", form, draw)
+        put(path, crash_image(history, draw))
         outcomes[judge(path, history, number % SALVAGE_EVERY == 0)] += 1
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
