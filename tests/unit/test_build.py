@@ -166,6 +166,48 @@ def test_threaded_c_tests_under_thread_sanitizer(cmake: str, need: Callable[[str
     assert "100% tests passed" in out
 
 
+def test_imports_go_down_the_layers_only() -> None:
+    out = run(Path(sys.executable).with_name("lint-imports"), "--no-cache")
+    assert "0 broken" in out
+
+
+ONLY_NUMPY = """
+import sys
+
+class OnlyNumpy:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("ytp", "numpy"):
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+sys.path.insert(0, sys.argv[1])
+sys.meta_path.insert(0, OnlyNumpy())
+import ytp
+for name in ytp.__all__:
+    getattr(ytp, name)
+with ytp.open(sys.argv[2]) as bus:
+    bus.peer("p").channel("c").write(b"x")
+    assert [m.data for m in bus.subscribe("/", follow=False)] == [b"x"]
+    assert bus.subscribe("/", follow=False).read(10).offset.tolist()
+"""
+
+
+def test_the_core_needs_numpy_and_nothing_else(tmp_path: Path) -> None:
+    run(sys.executable, "-I", "-c", ONLY_NUMPY, ROOT, tmp_path / "alone.ytp")
+
+
+def test_wheels_are_built_for_every_python_that_is_promised() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    promised = [
+        found[1].replace(".", "")
+        for line in settings["project"]["classifiers"]
+        if (found := re.search(r"Python :: (3\.\d+)$", line))
+    ]
+    built = settings["tool"]["cibuildwheel"]["build"].split()
+    assert [f"cp{version}-*" for version in promised] == [name for name in built if "t-" not in name]
+    assert "cp314t-*" in built
+
+
 def test_locks_hold_names_versions_and_hashes_only() -> None:
     line_of = re.compile(
         r"[a-z0-9._-]+==[a-z0-9.+!]+( ; [a-zA-Z0-9_ .<>=!'()]+)?( \\)?|    --hash=sha256:[0-9a-f]{64}( \\)?"
