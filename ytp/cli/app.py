@@ -33,6 +33,7 @@ VERBS = {
     "cp": Verb("ytp.cli.cp", "Copy messages into another file."),
     "replay": Verb("ytp.cli.replay", "Copy messages at the pace at which they were written."),
     "record": Verb("ytp.cli.record", "Append what comes on standard input."),
+    "bridge": Verb("ytp.cli.bridge", "Join buses of several hosts: serve one, follow one.", extra="zmq"),
     "verify": Verb("ytp.cli.verify", "Check the structure of a file."),
     "salvage": Verb("ytp.cli.salvage", "Copy what can be read of a damaged file into a new one."),
     "index": Verb("ytp.cli.index", "How far the index of a file goes; make it anew."),
