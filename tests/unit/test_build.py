@@ -162,7 +162,7 @@ def test_threaded_c_tests_under_thread_sanitizer(cmake: str, need: Callable[[str
     run(cmake, "--preset", "tsan")
     run(cmake, "--build", "--preset", "tsan", "--target", *threaded, timeout=900)
     out = run(need("ctest"), "--preset", "tsan", "-R", "|".join(threaded), timeout=900)
-    assert f"tests failed out of {len(threaded)}" in out
+    assert f"out of {len(threaded)}" in out  # how it is put depends on the version of ctest
     assert "100% tests passed" in out
 
 
