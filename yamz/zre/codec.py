@@ -43,7 +43,8 @@ MAX_STRING = 255
 GROUP_END = HEAD_SIZE + 1 + MAX_STRING  # of the longest SHOUT
 STATUS_END = GROUP_END + 1  # of the longest JOIN
 
-_pack_head = Struct(">4sH").pack
+_HEAD = Struct(">4sH")
+_pack_head, _unpack_head = _HEAD.pack, _HEAD.unpack_from
 _pack_number4 = Struct(">I").pack
 _unpack_number4 = Struct(">I").unpack_from
 _LENGTHS = [bytes((number,)) for number in range(256)]
@@ -166,6 +167,11 @@ def encode(message: Message, sequence: int) -> list[bytes]:
     >>> encode(Whisper((b"hi",)), 2)
     [b'\\xaa\\xa1\\x02\\x02\\x00\\x02', b'hi']
     """
+    # What carries data is written and read without a further call: calls are what costs.
+    if type(message) is Whisper:
+        return [_pack_head(_WHISPER, sequence), *message.content]
+    if type(message) is Shout:
+        return [_pack_head(_SHOUT, sequence) + _string(message.group, "group"), *message.content]
     return _ENCODERS[type(message)](message, sequence)
 
 
@@ -184,13 +190,17 @@ def decode(frames: Sequence[bytes], first: int = 0) -> tuple[int, Message]:
     """
     try:
         frame = frames[first]
-        sequence = frame[4] << 8 | frame[5]
-    except IndexError:
+        prefix, sequence = _unpack_head(frame)
+    except (IndexError, StructError):
         raise _wrong_head(frames[first] if len(frames) > first else b"") from None
-    decoder = _decoder_of(frame[:PREFIX_SIZE])
+    if prefix == _WHISPER:
+        return sequence, Whisper(tuple(frames[first + 1 :]))
+    if prefix == _SHOUT:
+        return sequence, Shout(_read_group(frame[HEAD_SIZE:GROUP_END]), tuple(frames[first + 1 :]))
+    decoder = _decoder_of(prefix)
     if decoder is None:
         raise _wrong_head(frame)
-    return sequence, decoder(frame, frames, first + 1)
+    return sequence, decoder(frame)
 
 
 def _wrong_head(frame: bytes) -> CodecError:
@@ -203,7 +213,7 @@ def _wrong_head(frame: bytes) -> CodecError:
     return CodecError("command", 2, f"unknown command {frame[2]}")
 
 
-# Encoders. One for each message, because the calls are what costs.
+# Encoders, one for each message that carries no data.
 
 
 @lru_cache(maxsize=1024)  # groups, names of headers, the own name: always the same few
@@ -243,14 +253,6 @@ def _encode_hello(message: Hello, sequence: int) -> list[bytes]:
     return [b"".join(parts)]
 
 
-def _encode_whisper(message: Whisper, sequence: int) -> list[bytes]:
-    return [_pack_head(_WHISPER, sequence), *message.content]
-
-
-def _encode_shout(message: Shout, sequence: int) -> list[bytes]:
-    return [_pack_head(_SHOUT, sequence) + _string(message.group, "group"), *message.content]
-
-
 def _encode_group(prefix: bytes) -> Callable[[Join | Leave, int], list[bytes]]:
     def encode_group(message: Join | Leave, sequence: int) -> list[bytes]:
         return [_pack_head(prefix, sequence) + _string(message.group, "group") + _LENGTHS[message.status]]
@@ -277,8 +279,6 @@ def _encode_leader(message: Leader, sequence: int) -> list[bytes]:
 
 _ENCODERS: dict[type, Callable[[Any, int], list[bytes]]] = {
     Hello: _encode_hello,
-    Whisper: _encode_whisper,
-    Shout: _encode_shout,
     Join: _encode_group(_JOIN),
     Leave: _encode_group(_LEAVE),
     Ping: _encode_bare(_PING_PREFIX),
@@ -289,12 +289,11 @@ _ENCODERS: dict[type, Callable[[Any, int], list[bytes]]] = {
 }
 
 
-# Decoders. They get the command frame and all frames with the place of the first content frame. What
-# is not UTF-8 is replaced, not refused: one implementation in the field cuts text in mid-character,
-# and its peers must still see its other headers.
+# Decoders of the command frame. What is not UTF-8 is replaced, not refused: one implementation in the
+# field cuts text in mid-character, and its peers must still see its other headers.
 
 
-def _decode_hello(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+def _decode_hello(frame: bytes) -> Message:
     # Slices never fail, so a length that lies shows when the next field lies behind the end.
     end = len(frame)
     groups = []
@@ -337,27 +336,19 @@ def _decode_hello(frame: bytes, frames: Sequence[bytes], content: int) -> Messag
     return Hello(endpoint, name, tuple(groups), status, headers)
 
 
-def _decode_whisper(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    return Whisper(tuple(frames[content:]))
-
-
-def _decode_shout(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
-    return Shout(_read_group(frame[HEAD_SIZE:GROUP_END]), tuple(frames[content:]))
-
-
-def _decode_join(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+def _decode_join(frame: bytes) -> Message:
     return Join(*_read_group_and_status(frame[HEAD_SIZE:STATUS_END]))
 
 
-def _decode_leave(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+def _decode_leave(frame: bytes) -> Message:
     return Leave(*_read_group_and_status(frame[HEAD_SIZE:STATUS_END]))
 
 
-def _decode_elect(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+def _decode_elect(frame: bytes) -> Message:
     return Elect(*_read_strings(frame[HEAD_SIZE:], "group", "challenger"))
 
 
-def _decode_leader(frame: bytes, frames: Sequence[bytes], content: int) -> Message:
+def _decode_leader(frame: bytes) -> Message:
     return Leader(*_read_strings(frame[HEAD_SIZE:], "group", "leader"))
 
 
@@ -394,16 +385,14 @@ def _read_strings(fields: bytes, *names: str) -> list[str]:
     return texts
 
 
-_DECODERS: dict[bytes, Callable[[bytes, Sequence[bytes], int], Message]] = {
+_DECODERS: dict[bytes, Callable[[bytes], Message]] = {
     _HELLO: _decode_hello,
-    _WHISPER: _decode_whisper,
-    _SHOUT: _decode_shout,
     _JOIN: _decode_join,
     _LEAVE: _decode_leave,
-    _PING_PREFIX: lambda frame, frames, content: _PING,
-    _PING_OK_PREFIX: lambda frame, frames, content: _PING_OK,
+    _PING_PREFIX: lambda frame: _PING,
+    _PING_OK_PREFIX: lambda frame: _PING_OK,
     _ELECT: _decode_elect,
     _LEADER: _decode_leader,
-    _GOODBYE_PREFIX: lambda frame, frames, content: _GOODBYE,
+    _GOODBYE_PREFIX: lambda frame: _GOODBYE,
 }
 _decoder_of = _DECODERS.get
