@@ -30,6 +30,7 @@ from typing import Any, Literal
 from ytp.errors import ConfigError
 
 __all__ = [
+    "Durability",
     "FollowConfig",
     "ReplicationConfig",
     "ServeConfig",

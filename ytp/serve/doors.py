@@ -13,6 +13,7 @@ from typing import Any
 
 from ytp.errors import ConfigError, MissingExtraError
 from ytp.serve.config import (
+    Durability,
     FollowConfig,
     ReplicationConfig,
     ServeConfig,
@@ -52,7 +53,7 @@ class Door(ABC):
         try:
             self.address = await self.open()
         except (ImportError, ConfigError, OSError, ValueError) as error:
-            self.error = explain(error, self.name)
+            self.error = explain(error)
             log.error("%s: %s", self.name, self.error)
             await self._stack.aclose()
 
@@ -61,7 +62,7 @@ class Door(ABC):
         await self._stack.aclose()
 
 
-def explain(error: Exception, door: str) -> str:
+def explain(error: Exception) -> str:
     if isinstance(error, ImportError) and not isinstance(error, MissingExtraError):
         extra = "zmq" if error.name and error.name.startswith("zmq") else "net"
         return f"{error.name} is not installed: pip install 'ytp[{extra}]'"
@@ -92,7 +93,6 @@ class WebDoor(Door):
         self._config = config
         self._doors = doors
         self._server: Any = None
-        self._served = 0
 
     async def open(self) -> str:
         from aiohttp import web
@@ -151,8 +151,8 @@ class WebDoor(Door):
         return web.Response(text=render(self._bus, self._doors()), content_type="text/plain", charset="utf-8")
 
     def state(self) -> dict[str, Any]:
-        sessions = len(self._server.peers) if self._server is not None and self.address else 0
-        return super().state() | {"sessions": sessions}
+        peers = self._server.peers if self._server is not None and self.address else ()
+        return super().state() | {"sessions": len(peers), "queued": sum(peer.buffered for peer in peers)}
 
 
 class UtpDoor(Door):
@@ -160,7 +160,7 @@ class UtpDoor(Door):
 
     name = "utp"
 
-    def __init__(self, bus: Any, config: UtpConfig, durability: str) -> None:
+    def __init__(self, bus: Any, config: UtpConfig, durability: Durability) -> None:
         super().__init__()
         self._bus = bus
         self._config = config
@@ -175,7 +175,7 @@ class UtpDoor(Door):
         host, port = parse_address(config.listen, "utp: listen")
         authenticate = PasswordFile(config.passwords) if config.passwords else None
         self._broker = await self._stack.enter_async_context(
-            Broker(self._bus, state=config.state, authenticate=authenticate, durability=self._durability)  # type: ignore[arg-type]
+            Broker(self._bus, state=config.state, authenticate=authenticate, durability=self._durability)
         )
         tls_context(config)  # complains of what is missing in words of ours
         tls = TlsFiles(config.cert, config.key) if config.cert and config.key else None
@@ -190,7 +190,9 @@ class UtpDoor(Door):
         return where
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"sessions": self._broker.connections if self._broker is not None else 0}
+        broker = self._broker if self.address else None
+        counts = {"sessions": broker.connections, "queued": broker.buffered} if broker is not None else {}
+        return super().state() | counts
 
 
 class YuanDoor(Door):
@@ -203,6 +205,7 @@ class YuanDoor(Door):
         self._bus = bus
         self._config = config
         self._terminal: Any = None
+        self._host: Any = None
 
     async def open(self) -> str:
         from ytp.bridge.yuan import BusTerminal
@@ -212,9 +215,11 @@ class YuanDoor(Door):
         url = config.url
         if url is None:
             host, port = parse_address(config.listen, "yuan: listen")
-            server = Host(host, port, token=config.token, tls=tls_context(config), insecure=config.insecure)
-            await self._stack.enter_async_context(server)
-            url = server.url
+            self._host = Host(
+                host, port, token=config.token, tls=tls_context(config), insecure=config.insecure
+            )
+            await self._stack.enter_async_context(self._host)
+            url = self._host.url
         shown = url
         if config.token is not None:
             url += ("&" if "?" in url else "?") + f"host_token={config.token}"
@@ -223,8 +228,12 @@ class YuanDoor(Door):
         return shown
 
     def state(self) -> dict[str, Any]:
-        sessions = len(self._terminal.terminals) if self._terminal is not None and self.address else 0
-        return super().state() | {"sessions": sessions}
+        counts: dict[str, int] = {}
+        if self._terminal is not None and self.address:
+            counts["sessions"] = len(self._terminal.terminals)
+        if self._host is not None and self.address:
+            counts["queued"] = self._host.buffered
+        return super().state() | counts
 
 
 class ReplicationDoor(Door):

@@ -25,6 +25,8 @@ def render(bus: Any, doors: list[dict[str, Any]]) -> str:
     )
     sessions = [(label(d), d["sessions"]) for d in doors if "sessions" in d]
     gauge("ytp_door_sessions", "Connections of a door.", sessions)
+    queued = [(label(d), d["queued"]) for d in doors if "queued" in d]
+    gauge("ytp_door_queued_bytes", "Bytes that wait for slow connections of a door.", queued)
     taken = [(label(d), d["taken"]) for d in doors if "taken" in d]
     gauge("ytp_door_taken", "Messages taken from a bus that is followed.", taken)
     return "\n".join(lines) + "\n"

@@ -223,6 +223,11 @@ class Peer:
                 )
                 self._handle(self._connection.fail(ErrorCode.INTERNAL, detail))
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that have not been handed to the operating system yet."""
+        return self._link.carrier.buffered
+
     def start(self) -> None:
         """Let a task of its own :meth:`run` this peer."""
         self._runner = asyncio.create_task(self.run(), name=f"umq peer {self.name}")

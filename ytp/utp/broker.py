@@ -297,6 +297,11 @@ class Broker:
         return self._engine.connections
 
     @property
+    def buffered(self) -> int:
+        """Bytes that have not been handed to the operating system yet."""
+        return self._engine.buffered
+
+    @property
     def subscriptions(self) -> int:
         """Filters that are served live now."""
         return self._engine.subscriptions

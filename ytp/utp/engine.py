@@ -135,6 +135,11 @@ class Engine:
         return len(self._connections)
 
     @property
+    def buffered(self) -> int:
+        """Bytes that the connections have not sent yet."""
+        return sum(connection.buffered() for connection in self._connections)
+
+    @property
     def sessions(self) -> int:
         """Sessions that are connected now."""
         return len(self._sessions)

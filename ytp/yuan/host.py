@@ -18,6 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from ytp.errors import ConfigError
 from ytp.net.clock import Clock, SystemClock
 from ytp.net.tls import check_listen
+from ytp.net.transport import abort
 
 from .auth import Admission, Credentials
 from .codec import Form
@@ -127,6 +128,12 @@ class Host:
     def port(self) -> int:
         """The port that was bound."""
         return self.ports[0]
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that have not been handed to the operating system yet."""
+        links = [link for realm in self.realms.values() for link in realm.links.values()]
+        return sum(link.unsent for link in links if isinstance(link, _Connection))
 
     @property
     def url(self) -> str:
@@ -298,6 +305,10 @@ class _Connection:
         self._socket = socket
         self._transport: asyncio.WriteTransport = request.transport
 
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
+
     def send(self, data: bytes) -> None:
         transport = self._transport
         if transport.is_closing() or self._socket.closed:
@@ -322,7 +333,7 @@ class _Connection:
 
     def cut(self, reason: str) -> None:
         log.info("cutting terminal %r: %s", self.terminal_id, reason)
-        self._transport.abort()
+        abort(self._transport)
 
 
 def _deflate(data: bytes, window: int) -> bytes:

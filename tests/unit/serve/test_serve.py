@@ -1,8 +1,8 @@
-"""One process, all doors: settings, errors that hurt one door only, and messages from every door at every other."""
+"""One process, all doors: settings, rights, errors that hurt one door only (messages: stress/test_every_door.py)."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -10,15 +10,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-import zmq
-import zmq.asyncio
 
-import ytp
 from ytp import umq
-from ytp.bridge.replication import Follower
 from ytp.errors import ConfigError
 from ytp.serve import Server, load
-from ytp.utp.client import Client
+from ytp.utp import Client
+from ytp.yuan import Terminal
 
 
 def settings(**tables: Any) -> Any:
@@ -118,54 +115,16 @@ async def test_tokens_give_rights(tmp_path: Path) -> None:
                 await peer.call("Bus:list", "{}")
 
 
-# --- every door at every other ---
-
-PORTS = ("web", "utp", "yuan", "replication")
-
-
-class Doors:
-    """A client at each door that writes down what arrives."""
-
-    def __init__(self, addresses: dict[str, str], copy: Path) -> None:
-        self.addresses = addresses
-        self.copy = copy
-        self.seen: dict[str, list[str]] = {"umq": [], "utp": [], "yuan": []}
-
-    async def umq_reader(self) -> None:
-        position: str | None = None
-        url = self.addresses["web"].replace("http", "ws") + "ws"
-        async for peer in umq.connect(url):
-            with contextlib.suppress(umq.UmqError):
-                async with peer.subscribe() as updates:
-                    ask = {"topic": updates.topic, "patterns": ["t/"]} | (
-                        {"start": position} if position else {}
-                    )
-                    await peer.call("Bus:subscribe", json.dumps(ask))
-                    async for update in updates:
-                        for message in json.loads(update)["messages"]:
-                            self.seen["umq"].append(message["text"])
-                            position = message["position"]
-
-    async def utp_reader(self) -> None:
-        async with Client(
-            self.addresses["utp"].split()[0], memory=self.copy.with_suffix(".reader")
-        ) as client:
-            await client.subscribe("t...")
-            async for message in client:
-                self.seen["utp"].append(message.payload.decode())
-
-    async def copier(self) -> None:
-        with (
-            ytp.open(self.copy) as bus,
-            zmq.asyncio.Context() as context,
-            context.socket(zmq.DEALER) as dealer,
-        ):
-            dealer.linger = 0
-            dealer.connect(self.addresses["replication"])
-            await Follower(bus, dealer, wait=0.2, patience=1.0).run()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+async def test_connections_are_counted_at_their_door(tmp_path: Path) -> None:
+    any_port = {"listen": "127.0.0.1:0"}
+    config = settings(bus=str(tmp_path / "a.ytp"), web=any_port, utp=any_port, yuan=any_port)
+    async with Server(config) as server, asyncio.timeout(30):
+        web, devices, terminals = (str(door.address) for door in server.doors)
+        async with umq.connect(web.replace("http", "ws") + "ws"), Client(devices), Terminal(terminals, "me"):
+            states = {door.name: door.state() for door in server.doors}
+            assert states["web"]["sessions"] == states["utp"]["sessions"] == 1
+            assert states["yuan"]["sessions"] >= 2  # the bus is a terminal, too
+            async with aiohttp.ClientSession() as session, session.get(f"{web}metrics") as answer:
+                text = await answer.text()
+        for door in ("web", "utp", "yuan"):
+            assert f'ytp_door_queued_bytes{{door="{door}"}} 0' in text
