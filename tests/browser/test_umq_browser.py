@@ -657,6 +657,7 @@ async def test_the_chat_page_of_the_demo(browser: Any):
                 await page.fill("#text", "hello yourself")
                 await page.press("#text", "Enter")
                 assert [str(await anext(room)) for _ in range(2)] == ["* bob joined", "ann: hello yourself"]
+        await page.wait_for_function("document.querySelectorAll('#lines li').length >= 4")
         await page.wait_for_function("document.getElementById('time').textContent.length === 8")
         lines = await page.evaluate(
             "[...document.querySelectorAll('#lines li')].map((line) => line.textContent)"

@@ -11,7 +11,7 @@ from typing import cast
 
 from aiohttp import web
 
-from ytp.net.limits import Limits
+from ytp.net.limits import KIB, Limits
 from ytp.net.transport import abort
 
 __all__ = ["Listener", "is_http", "listen"]
@@ -19,6 +19,9 @@ __all__ = ["Listener", "is_http", "listen"]
 log = logging.getLogger("ytp.net.switch")
 
 _METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ")
+
+# The head of an HTTP request; what aiohttp accepts of it is less.
+_MAX_HEAD = 64 * KIB
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -98,7 +101,10 @@ class Listener:
 
 
 class _Sniffer(asyncio.Protocol):
-    """Holds a new connection until its first bytes tell who gets it, then steps aside."""
+    """Holds a new connection until its first bytes tell who gets it, then steps aside.
+
+    HTTP gets it with the whole head of its first request: aiohttp would wait for that without end.
+    """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -123,7 +129,9 @@ class _Sniffer(asyncio.Protocol):
             return
         self._head += data
         http = listener._is_http(self._head)
-        if http is None:
+        if http is None or (http and listener._http and not _has_head(self._head)):
+            if len(self._head) > _MAX_HEAD:
+                abort(transport)
             return
         factory = (listener._http.server if listener._http else None) if http else listener._raw
         if factory is None:
@@ -142,6 +150,10 @@ class _Sniffer(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _has_head(data: bytes) -> bool:
+    return b"\r\n\r\n" in data or b"\n\n" in data
 
 
 async def listen(

@@ -6,13 +6,14 @@ import asyncio
 import inspect
 import logging
 import ssl as _ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from importlib.resources import files
 from typing import TypeAlias
 
 from aiohttp import web
 
 from ytp.net.carrier import Carrier
+from ytp.net.origin import check_origin
 from ytp.net.switch import Listener, listen
 from ytp.net.tcp import TcpCarrier
 from ytp.net.tls import check_listen
@@ -54,12 +55,14 @@ class Server:
         on_hello: HelloHook | None,
         limits: UmqLimits,
         require_handshake: bool,
+        origins: Collection[str],
     ) -> None:
         self._services = services
         self._on_connect = on_connect
         self._on_hello = on_hello
         self._limits = limits
         self._require_handshake = require_handshake
+        self._origins = origins
         self._listener: Listener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.peers: set[Peer] = set()
@@ -132,6 +135,7 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept_websocket(self, request: web.Request) -> web.StreamResponse:
+        check_origin(request, self._origins)
         ws, carrier = await accept_ws(request, limits=self._limits)
         await self._run_peer(carrier)
         return ws
@@ -151,14 +155,16 @@ async def serve(
     ssl: _ssl.SSLContext | None = None,
     limits: UmqLimits | None = None,
     require_handshake: bool = True,
+    origins: Collection[str] | None = None,
     insecure: bool = False,
 ) -> Server:
     """Listen for peers: WebSocket at ``path``, plain TCP unless ``tcp=False``, both on one port.
 
     ``services`` is what every peer is offered, or a function to be called with each new peer (the same as
     ``on_connect``). ``on_hello`` decides who may come in (see :func:`require_token`); without it only
-    loopback addresses can be listened on, unless ``insecure``. The browser client is served at
-    ``client_path``; more pages come with an ``app`` of your own.
+    loopback addresses can be listened on, unless ``insecure``, and only pages of this server and of this
+    machine may connect, unless ``origins`` names others (``"https://example.org"``, ``"*"`` for all). The
+    browser client is served at ``client_path``; more pages come with an ``app`` of your own.
     """
     if services is not None and not isinstance(services, Services):
         if on_connect is not None:
@@ -166,13 +172,21 @@ async def serve(
         services, on_connect = None, services
     check_listen(host, authenticated=on_hello is not None, insecure=insecure)
     limits = limits or UmqLimits()
-    server = Server(services, on_connect, on_hello, limits, require_handshake)
+    if origins is None:
+        # A page knows no token unless it was given one; without tokens any page of the web would be let in.
+        origins = () if on_hello is None else ("*",)
+    server = Server(services, on_connect, on_hello, limits, require_handshake, origins)
     app = app if app is not None else web.Application()
     app.router.add_get(path, server._accept_websocket)
     if client_path is not None:
         app.router.add_get(client_path, _send_client)
         app.router.add_get(client_path.removesuffix(".js") + ".d.ts", _send_types)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=limits.close_timeout)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=limits.close_timeout,
+        keepalive_timeout=limits.idle_timeout,
+    )
 
     def accept_tcp() -> TcpCarrier:
         framing = UmqFraming(limits.max_message)

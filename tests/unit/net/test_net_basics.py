@@ -14,6 +14,7 @@ from ytp.net.backoff import Backoff
 from ytp.net.clock import ManualClock, SystemClock
 from ytp.net.keepalive import Keepalive
 from ytp.net.limits import Limits, TokenBucket
+from ytp.net.origin import is_friendly
 from ytp.net.queue import BoundedQueue, Policy, QueueClosed, QueueOverflow
 from ytp.net.tls import check_listen, client_context, is_loopback, server_context
 from ytp.net.tokens import equal, new_token, redact
@@ -226,6 +227,27 @@ class TestListenRule:
             check_listen(host, authenticated=False)
         check_listen(host, authenticated=True)
         check_listen(host, authenticated=False, insecure=True)
+
+
+class TestOrigin:
+    @pytest.mark.parametrize(
+        ("origin", "host", "verdict"),
+        [
+            ("http://127.0.0.1:10000", "127.0.0.1:10000", True),
+            ("https://Shop.example", "shop.example", True),
+            ("http://localhost:3000", "shop.example", True),
+            ("https://evil.example", "127.0.0.1:10000", False),
+            ("https://shop.example:8443", "shop.example", False),
+            ("https://localhost.evil.example", "127.0.0.1:10000", False),
+            ("null", "127.0.0.1:10000", False),
+            ("", "", False),
+            ("http://[", "127.0.0.1:10000", False),
+        ],
+    )
+    def test_own_and_local_pages_are_friends(self, origin, host, verdict):
+        assert is_friendly(origin, host) is verdict
+        assert is_friendly(origin, host, ("*",))
+        assert is_friendly(origin, host, (origin,))
 
 
 class TestTls:

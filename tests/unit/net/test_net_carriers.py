@@ -517,6 +517,19 @@ class TestSwitch:
                 assert await reader.read() == b""
             writer.close()
 
+    async def test_a_head_that_never_ends_is_not_waited_for(self):
+        app = web.Application()
+        for limits, head in (
+            (Limits(handshake_timeout=0.1), b"GET / HTTP/1.1\r\nHost: x\r\n"),
+            (Limits(), b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000),
+        ):
+            async with await listen(http=web.AppRunner(app), limits=limits) as listener:
+                reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+                writer.write(head)
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+
     async def test_close_drops_raw_connections(self):
         server = TcpServer()
         listener = await listen(raw=server.protocol)

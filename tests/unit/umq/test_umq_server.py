@@ -181,6 +181,20 @@ class TestServing:
             with pytest.raises(umq.PeerDisconnected):
                 await umq.connect(tcp)
 
+    async def test_pages_of_other_origins_need_a_token_or_permission(self):
+        foreign = {"Origin": "https://evil.example"}
+        async with await umq.serve(echo_services()) as server:
+            url = f"ws://127.0.0.1:{server.port}/ws"
+            with pytest.raises(umq.PeerDisconnected, match="403"):
+                await umq.connect(url, headers=foreign)
+            async with umq.connect(url, headers={"Origin": "http://localhost:3000"}) as peer:
+                assert await peer.call("echo", "x") == "x"
+        for options in ({"origins": ["https://evil.example"]}, {"on_hello": umq.require_token("s3cret")}):
+            async with await umq.serve(echo_services(), **options) as server:
+                url = f"ws://127.0.0.1:{server.port}/ws"
+                async with umq.connect(url, hello="s3cret", headers=foreign) as peer:
+                    assert await peer.call("echo", "x") == "x"
+
     async def test_two_functions_for_new_peers_are_one_too_many(self):
         with pytest.raises(ValueError, match="one function"):
             await umq.serve(lambda peer: None, on_connect=lambda peer: None)
