@@ -16,9 +16,11 @@ __all__ = [
     "Attachment",
     "AttachmentSource",
     "Payload",
+    "attachments_of",
     "discard_source",
     "error_text",
     "read_source",
+    "shareable",
     "split",
 ]
 
@@ -127,6 +129,11 @@ AttachmentSource: TypeAlias = (
 )
 
 
+def attachments_of(data: str) -> tuple[AttachmentSource, ...]:
+    """Those of a payload; a plain text has none."""
+    return data.attachments if isinstance(data, Payload) else ()
+
+
 async def read_source(source: AttachmentSource) -> bytes:
     """The bytes of any kind of source."""
     while callable(source) and not isinstance(source, Attachment):
@@ -148,6 +155,37 @@ def discard_source(source: AttachmentSource) -> None:
     """A source that will never be asked: a coroutine would complain that nobody awaited it."""
     if inspect.iscoroutine(source):
         source.close()
+
+
+def shareable(sources: Iterable[AttachmentSource]) -> tuple[AttachmentSource, ...]:
+    """The same sources, fit for several messages: what can be asked only once is asked once for all."""
+    return tuple(
+        _Shared(source)
+        if isinstance(source, (Awaitable, AsyncIterable)) and not isinstance(source, Attachment)
+        else source
+        for source in sources
+    )
+
+
+class _Shared:
+    """Whoever asks first starts the source; all get the same content, or the same error."""
+
+    __slots__ = ("_content", "_source")
+
+    def __init__(self, source: AttachmentSource) -> None:
+        self._source = source
+        self._content: asyncio.Task[bytes] | None = None
+
+    def __call__(self) -> Awaitable[bytes]:
+        if self._content is None:
+            self._content = asyncio.get_running_loop().create_task(read_source(self._source))
+        return asyncio.shield(self._content)
+
+    def __del__(self) -> None:
+        if self._content is None:
+            discard_source(self._source)
+        else:
+            self._content.cancel()  # nobody waits for it any more
 
 
 def split(data: bytes | bytearray | memoryview | os.PathLike[str], size: int = MIB) -> list[AttachmentSource]:

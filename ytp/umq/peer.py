@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from ytp.net.carrier import Carrier
@@ -42,7 +43,7 @@ from ytp.umq.events import (
 from ytp.umq.hooks import run_hook
 from ytp.umq.limits import UmqLimits
 from ytp.umq.link import Link
-from ytp.umq.payload import Attachment, AttachmentSource, Payload, error_text
+from ytp.umq.payload import Attachment, AttachmentSource, Payload, attachments_of, error_text
 from ytp.umq.protocol import Connection, Role, State
 from ytp.umq.services import Handler, Method, Request, Services
 from ytp.umq.serving import Dispatcher
@@ -174,8 +175,8 @@ class Peer:
         timer = self._clock.call_later(self._limits.handshake_timeout, self._check_time)
         if connection.role is Role.CLIENT:
             hello = self._hello
-            numbers = connection.hello(str(hello), len(_attachments(hello)))
-            self._link.sender.attach(numbers, _attachments(hello))
+            numbers = connection.hello(str(hello), len(attachments_of(hello)))
+            self._link.sender.attach(numbers, attachments_of(hello))
             self._link.flush()
         try:
             while not self.closed:
@@ -395,7 +396,7 @@ class Peer:
         on_reply: _OnReply,
     ) -> str:
         """Send a request; ``on_reply`` gets the answer, or None when the connection ends before."""
-        sources = (*_attachments(data), *attachments)
+        sources = (*attachments_of(data), *attachments)
         if self.closed:
             discard_all(sources)
             raise self._lost_error()
@@ -439,7 +440,7 @@ class Peer:
             self._link.flush()
 
     def _publish(self, topic: str, data: str, attachments: Iterable[AttachmentSource]) -> None:
-        sources = (*_attachments(data), *attachments)
+        sources = (*attachments_of(data), *attachments)
         numbers = self._connection.publish(topic, data, len(sources))
         if sources:
             self._link.sender.attach(numbers, sources)
@@ -452,7 +453,7 @@ class Peer:
 
     def _on_variable(self, event: VariableChanged) -> None:
         for hook in self._variable_hooks:
-            run_hook(lambda hook=hook: hook(event.name, event.value))  # type: ignore[misc]
+            run_hook(partial(hook, event.name, event.value))
 
     # --- handshake
 
@@ -479,8 +480,8 @@ class Peer:
             await self._close_link()
 
     def _welcome(self, answer: str) -> None:
-        numbers, events = self._connection.accept(str(answer), len(_attachments(answer)))
-        self._link.sender.attach(numbers, _attachments(answer))
+        numbers, events = self._connection.accept(str(answer), len(attachments_of(answer)))
+        self._link.sender.attach(numbers, attachments_of(answer))
         self._handle(events)
 
     def _on_opened(self, event: Opened) -> None:
@@ -571,10 +572,6 @@ class Peer:
         AttachmentFailed: _on_attachment_failed,
         Closed: _on_closed,
     }
-
-
-def _attachments(data: str) -> tuple[AttachmentSource, ...]:
-    return data.attachments if isinstance(data, Payload) else ()
 
 
 def _error_class(kind: Kind) -> type[UmqError]:

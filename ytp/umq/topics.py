@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ytp.net.queue import BoundedQueue, Policy, QueueClosed, QueueOverflow
 from ytp.umq.errors import UmqError
 from ytp.umq.hooks import run_hook
-from ytp.umq.payload import AttachmentSource, Payload
+from ytp.umq.payload import AttachmentSource, Payload, attachments_of, shareable
+from ytp.umq.transfer import discard_all
 
 if TYPE_CHECKING:
     from ytp.umq.peer import Peer
@@ -136,20 +137,18 @@ class Publication:
 
     def send_nowait(self, data: str = "", attachments: Iterable[AttachmentSource] = ()) -> bool | None:
         """Like :meth:`send`, but None, and nothing sent, where the policy ``block`` would have to wait."""
-        if not self.active:
-            return False
         policy = self._policy
-        if policy is not HighWater.IGNORE and self._peer._link.carrier.buffered > self._hwm:
-            if policy is HighWater.SKIP:
-                self.skipped += 1
-                return True
+        if self.active and policy is not HighWater.IGNORE and self._peer._link.carrier.buffered > self._hwm:
             if policy is HighWater.BLOCK:
                 return None
-            if policy is HighWater.UNSUBSCRIBE:
+            if policy is HighWater.SKIP:
+                self.skipped += 1
+            elif policy is HighWater.UNSUBSCRIBE:
                 self._close()
             else:
                 self._peer.abort()
-            return False
+            discard_all((*attachments_of(data), *attachments))
+            return policy is HighWater.SKIP
         return self._send(data, attachments)
 
     async def close(self) -> None:
@@ -164,6 +163,8 @@ class Publication:
     def _send(self, data: str, attachments: Iterable[AttachmentSource]) -> bool:
         if self.active:
             self._peer._publish(self.topic, data, attachments)
+        else:
+            discard_all((*attachments_of(data), *attachments))
         return self.active
 
     def _end(self) -> None:
@@ -196,7 +197,8 @@ class Publisher:
 
     async def send(self, data: str = "", attachments: Iterable[AttachmentSource] = ()) -> bool:
         """Publish to all; whether any subscriber is left. One that blocks does not hold back the others."""
-        sources = tuple(attachments)
+        sources = shareable((*attachments_of(data), *attachments))
+        data = str(data)
         waiting = []
         for publication in list(self._publications):
             try:

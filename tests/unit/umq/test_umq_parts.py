@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,68 @@ class TestPublisher:
             assert not sending.done()
             await slow.expect("Tt\n1", "Tt\n2")
             assert await soon(sending)
+
+    async def test_sources_that_can_be_asked_once_reach_everybody(self):
+        asked = []
+
+        async def chunks():
+            for chunk in (b"one ", b"generator"):
+                await asyncio.sleep(0)
+                yield chunk
+
+        async def content(text: str) -> bytes:
+            asked.append(text)
+            return text.encode()
+
+        async def broken() -> bytes:
+            raise OSError("disk failed")
+
+        publisher = umq.Publisher()
+        links = [await pair() for _ in range(3)]
+        topics = [near.subscribe("files") for near, _ in links]
+        for _, far in links:
+            publisher.add(far.publish("files"))
+        update = umq.Payload("three", [content("of the payload"), chunks()])
+        assert await publisher.send(update, [content("besides"), broken()])
+        for topic in topics:
+            got = await soon(anext(topic))
+            assert got == "three"
+            first, second, third, failed = got.attachments
+            assert [await soon(each.read()) for each in (first, second, third)] == [
+                b"of the payload",
+                b"one generator",
+                b"besides",
+            ]
+            with pytest.raises(umq.AttachmentError, match="disk failed"):
+                await soon(failed.read())
+        assert asked == ["of the payload", "besides"]
+        for near, _ in links:
+            await near.close()
+
+    @pytest.mark.filterwarnings("error")
+    async def test_sources_that_nobody_asks_are_ended(self):
+        ended = asyncio.Event()
+
+        async def endless() -> bytes:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            raise AssertionError
+
+        publisher = umq.Publisher()
+        await publisher.send("nobody is there", [endless()])
+        async with client() as wire:
+            publication = wire.peer.publish("t", hwm=1)
+            publisher.add(publication)
+            assert await publisher.send("asked, then lost", [endless()])
+            await wire.expect("A1\nTt\nasked, then lost")
+            wire.peer.local["filler"] = "x" * 10
+            assert await publication.send("skipped", [endless()])
+            assert publication.skipped == 1
+        await soon(ended.wait())
+        assert not await publication.send("over", [endless()])
+        gc.collect()
 
     async def test_one_that_fails_drops_out(self, caplog):
         publisher = umq.Publisher()
