@@ -9,15 +9,17 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ytp
+from ytp.cli import demo
 from ytp.cli.demo import play, remote, roles, serve
 from ytp.cli.demo.doors import stderr_unless_failed
 from ytp.cli.demo.ledger import Entry, balanced, compare, compare_sums, show
@@ -37,6 +39,7 @@ def test_everything_that_is_sent_is_received_by_every_process(run, tmp_path: Pat
         ("uTP device", "ticks"),
         ("UMQ peer", "ticks"),
         ("Yuan terminal", "ticks"),
+        ("replicated bus", "ticks"),
     }
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept.ytp"]
     assert all(row["sent"] > 0 for row in rows)
@@ -124,6 +127,35 @@ def test_other_doors_are_compared_by_sums() -> None:
     assert not compare_sums("door", state, {})[0].equal
 
 
+def test_the_dashboard_is_open_until_ctrl_c(start, tmp_path: Path) -> None:
+    words = ("demo", "--web", "--without", "spark", "--without", "arrow", "--seconds", "0.3", "--subscribers", "1")
+    child = start(*words, TMPDIR=str(tmp_path), DISPLAY="", WAYLAND_DISPLAY="")
+    assert child.stderr is not None
+    address = child.stderr.readline().removeprefix("dashboard: ").strip()
+    assert "stays open" in child.stderr.readline()
+    with urllib.request.urlopen(address, timeout=30) as page:
+        assert b"<html" in page.read()
+    with urllib.request.urlopen(f"{address}healthz", timeout=30) as health:
+        assert {door["name"] for door in json.load(health)["doors"]} == {"web", "utp", "yuan", "replication"}
+    os.killpg(child.pid, signal.SIGINT)
+    output, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
+    assert "sent = received at every door" in output
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    with pytest.raises(OSError):
+        urllib.request.urlopen(address, timeout=5)
+
+
+def test_a_browser_is_opened_where_there_is_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for display in ("", ":0"):
+        monkeypatch.setenv("DISPLAY", display)
+        demo.open_dashboard(f"http://at{display}/")
+    assert opened == ["http://at:0/"]
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_spark_counts_the_same(start) -> None:
@@ -141,13 +173,14 @@ def test_a_door_that_is_not_installed_is_left_out(run, monkeypatch: pytest.Monke
     import importlib.util
 
     real = importlib.util.find_spec
-    absent = ("aiohttp", "pyarrow", "pyspark")
+    absent = ("aiohttp", "zmq", "pyarrow", "pyspark")
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name in absent else real(name, *rest)
     )
     text = run("demo", "--seconds", "0.2", "--subscribers", "1").output
     for door in ("uTP device", "UMQ peer", "Yuan terminal"):
         assert f"{door}: left out, aiohttp is not installed: pip install 'ytp[net]'" in text
+    assert "replicated bus: left out, zmq is not installed: pip install 'ytp[zmq]'" in text
     assert "Arrow scan: left out, pyarrow is not installed: pip install pyarrow" in text
     assert "Spark query: left out, pyspark is not installed: pip install 'ytp[spark]'" in text
     assert text.rstrip().endswith("sent = received at every door")
@@ -199,11 +232,11 @@ def test_a_play_without_reports_is_given_up(tmp_path: Path, monkeypatch: pytest.
         ytp.open(tmp_path / "silent.ytp") as bus,
         pytest.raises(ytp.WaitTimeout, match="no process of the demo"),
     ):
-        play.follow_reports(bus, State(publishers=["ticks"], readers=[]), play.Crew(), lambda state: None)
+        play.follow_reports(bus, bus, State(publishers=["ticks"], readers=[]), play.Crew(), lambda state: None)
 
 
 def test_a_mismatch_is_exit_code_1(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(play, "play", lambda *args, **options: [Entry("door", "ticks", 5, 4, True)])
+    monkeypatch.setattr(play, "play", lambda *args, **options: nullcontext([Entry("door", "ticks", 5, 4, True)]))
     assert json.loads(run("demo", "--format", "json", code=1).output)[0]["equal"] is False
 
 
@@ -232,13 +265,13 @@ def test_without_doors_nothing_is_served(tmp_path: Path) -> None:
 def test_the_doors_close_with_the_process_that_opened_them(tmp_path: Path) -> None:
     path = tmp_path / "served.ytp"
     ytp.open(path).close()
-    words = [sys.executable, "-m", "ytp.cli.demo.serve", str(path), "utp", "umq", "yuan"]
+    words = [sys.executable, "-m", "ytp.cli.demo.serve", str(path), "utp", "umq", "yuan", "replica"]
     child = subprocess.Popen(words, stdin=subprocess.PIPE)
     try:
         with ytp.open(path) as bus:
             addresses = bus.subscribe(f"{REPORTS}doors").poll(60)
             assert addresses is not None
-            assert set(json.loads(addresses.data)) == {"utp", "umq", "yuan", "last"}
+            assert set(json.loads(addresses.data)) == {"utp", "umq", "yuan", "replica", "last"}
         child.communicate(timeout=30)  # closes its standard input, as the end of the parent does
         assert child.returncode == 0
     finally:
@@ -248,12 +281,13 @@ def test_the_doors_close_with_the_process_that_opened_them(tmp_path: Path) -> No
 
 async def test_the_remote_side_in_this_process(tmp_path: Path) -> None:
     ticks = [b"tick %d" % number for number in range(50)]
-    with ytp.open(tmp_path / "remote.ytp") as bus:
-        async with asyncio.timeout(60), AsyncExitStack() as stack:
-            urls = {door: await serve.OPEN[door](bus, stack) for door in ("utp", "umq", "yuan")}
+    path, copy = str(tmp_path / "remote.ytp"), str(tmp_path / "copy.ytp")
+    with ytp.open(path) as bus:
+        async with asyncio.timeout(60), serve.opened(path, ["utp", "umq", "yuan", "replica"]) as urls:
             work = [
                 remote.run("utp", urls["utp"], "0.2"),
                 *(remote.run(door, urls[door]) for door in ("umq", "yuan")),
+                remote.run("replica", urls["replica"], copy, "ticks"),
             ]
             tasks = [asyncio.ensure_future(one) for one in work]
             for name in (remote.DEVICE, remote.PEER, remote.TERMINAL):
@@ -268,5 +302,9 @@ async def test_the_remote_side_in_this_process(tmp_path: Path) -> None:
             assert last[f"{REPORTS}{name}"]["last"]
             assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["messages"] == len(ticks)
             assert last[f"{REPORTS}{name}"]["seen"]["ticks"]["checksum"] == zlib.crc32(b"".join(ticks))
+        with ytp.open(copy, "r") as second:
+            *_, report = (json.loads(m.data) for m in second.subscribe(f"{REPORTS}replica", follow=False))
+            assert report["last"]
+            assert report["seen"]["ticks"]["checksum"] == zlib.crc32(b"".join(ticks))
         readings = [m.data for m in bus.subscribe("sensors/", follow=False)]
         assert last[f"{REPORTS}sensors"]["messages"] == len(readings) > 0

@@ -6,40 +6,60 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 import ytp
 from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark, need
 from ytp.cli.demo.ledger import Entry, compare, compare_sums
-from ytp.cli.demo.remote import DEVICE, PEER, SENSORS, TERMINAL
-from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
+from ytp.cli.demo.remote import DEVICE, PEER, REPLICA, SENSORS, TERMINAL
+from ytp.cli.demo.roles import PACED, PATIENCE, PUBLISHERS, REPORTS
 from ytp.cli.demo.serve import ADDRESSES, PACKAGES
 from ytp.cli.demo.view import State, show_live
 from ytp.errors import MissingExtraError, WaitTimeout, YtpError
 
 __all__ = ["play"]
 
-NAMES = {"utp": "uTP device", "umq": "UMQ peer", "yuan": "Yuan terminal"}
+NAMES = {"utp": "uTP device", "umq": "UMQ peer", "yuan": "Yuan terminal", "replica": "replicated bus"}
 
 
+@contextmanager
 def play(
-    path: str, seconds: float, subscribers: int, doors: set[str], *, live: bool, say: Callable[[str], None]
-) -> list[Entry]:
-    """Runs all processes to their end, then asks at the other doors; one entry for each publisher at each door."""
+    path: str,
+    copy: str,
+    seconds: float,
+    subscribers: int,
+    doors: set[str],
+    *,
+    live: bool,
+    say: Callable[[str], None],
+    look: Callable[[str], None] | None = None,
+) -> Iterator[list[Entry]]:
+    """Runs all processes to their end, then asks at the other doors; one entry for each publisher at each door.
+
+    The bus is the new file ``path``, its replica ``copy``. ``look`` is told the address of the dashboard, which is open
+    as long as the block.
+    """
     readers = [f"reader-{number}" for number in range(1, subscribers + 1)]
     state = State(publishers=list(PUBLISHERS), readers=list(readers))
-    with ytp.open(path, "x") as bus:
-        with Crew() as crew:
-            addresses = open_doors(bus, crew, doors, say)
-            start_remotes(crew, state, addresses, seconds)
-            for name in readers:
-                crew.start("roles", "subscribe", path, name, *state.publishers)
-            for name in PUBLISHERS:
-                crew.start("roles", "publish", path, name, str(seconds), *state.readers)
-            with show_live(live) as draw:
-                follow_reports(bus, state, crew, draw)
-            entries = compare(bus, state)
+    with ytp.open(path, "x") as bus, ytp.open(copy, "x") as second, Crew() as crew:
+        addresses = open_doors(bus, crew, doors | {"umq"} if look else doors, say)
+        if look is not None:
+            look(addresses["umq"])
+        start_remotes(crew, state, {d: a for d, a in addresses.items() if d in doors}, seconds)
+        waited_for = list(state.readers)
+        for name in readers:
+            crew.start("roles", "subscribe", path, name, *state.publishers)
+        if "replica" in addresses:  # nobody waits for it: whenever it comes, it begins at the beginning
+            crew.start("remote", "replica", addresses["replica"], copy, PACED)
+            state.readers.append(REPLICA)
+            state.doors[REPLICA] = NAMES["replica"]
+        for name in PUBLISHERS:
+            crew.start("roles", "publish", path, name, str(seconds), *waited_for)
+        with show_live(live) as draw:
+            follow_reports(bus, second, state, crew, draw)
+        entries = compare(bus, state)
         questions: list[tuple[str, str, Callable[[], Sums]]] = [
             ("arrow", "Arrow scan", lambda: ask_arrow(bus, state.publishers)),
             ("spark", "Spark query", lambda: ask_spark(path, state.publishers)),
@@ -51,7 +71,7 @@ def play(
                     entries += compare_sums(door, state, ask())
                 except MissingExtraError as missing:
                     say(f"{door}: left out, {missing}")
-        return entries
+        yield entries
 
 
 def open_doors(bus: ytp.Bus, crew: Crew, doors: set[str], say: Callable[[str], None]) -> dict[str, str]:
@@ -135,17 +155,18 @@ class Crew:
                 process.communicate()
 
 
-def follow_reports(bus: ytp.Bus, state: State, crew: Crew, draw: Callable[[State], None]) -> None:
-    """Reads the reports on the bus until everybody has sent the last one."""
-    reports = bus.subscribe(REPORTS)
+def follow_reports(
+    bus: ytp.Bus, second: ytp.Bus, state: State, crew: Crew, draw: Callable[[State], None]
+) -> None:
+    """Reads the reports on the bus, and the replica's own on the second one, until everybody has sent the last."""
+    reports, copied = bus.subscribe(REPORTS), second.subscribe(f"{REPORTS}{REPLICA}")
     heard = time.monotonic()
     while not state.finished:
-        message = reports.poll(0.1)
-        if message is not None:
-            state.hear(message.channel.removeprefix(REPORTS), json.loads(message.data), message.time)
-            heard = time.monotonic()
-        elif time.monotonic() - heard > PATIENCE:
+        for message in (reports.poll(0.1), copied.poll(0)):
+            if message is not None:
+                state.hear(message.channel.removeprefix(REPORTS), json.loads(message.data), message.time)
+                heard = time.monotonic()
+        crew.check()
+        if time.monotonic() - heard > PATIENCE:
             raise WaitTimeout(f"no process of the demo reported within {PATIENCE:.0f} s")
-        else:
-            crew.check()
         draw(state)

@@ -1,7 +1,8 @@
 """Processes behind the network doors; none of them opens the file of the demo.
 
-Run as ``python -m ytp.cli.demo.remote``: ``utp URL SECONDS``, ``umq URL`` or ``yuan URL``. All get the ticks and
-report through their own door; the uTP device also sends readings, which everybody else finds on the bus.
+Run as ``python -m ytp.cli.demo.remote``: ``utp URL SECONDS``, ``umq URL``, ``yuan URL`` or ``replica URL FILE
+PUBLISHERS...``. The first three get the ticks and report through their own door; the uTP device also sends readings,
+which everybody else finds on the bus. The last one keeps a bus of its own that follows the bus of the demo.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ytp.cli.demo.roles import EVERY, PACED, PATIENCE, REPORTS, Tally
+import ytp
+from ytp.cli.demo.roles import EVERY, PACED, PATIENCE, REPORTS, Tally, subscribe
 
 if TYPE_CHECKING:
     from ytp.utp import Client
 
-__all__ = ["DEVICE", "PEER", "SENSORS", "TERMINAL"]
+__all__ = ["DEVICE", "PEER", "REPLICA", "SENSORS", "TERMINAL"]
 
-DEVICE, PEER, TERMINAL, SENSORS = "device", "umq-peer", "terminal", "sensors"
+DEVICE, PEER, TERMINAL, REPLICA, SENSORS = "device", "umq-peer", "terminal", "replica", "sensors"
 READINGS = 100  # a second
 
 Tell = Callable[[str, dict[str, Any]], Awaitable[object]]
@@ -96,7 +98,7 @@ async def umq_peer(url: str) -> None:
     """Gets the ticks as updates of a topic, as a web page would."""
     from ytp import umq
 
-    async with umq.connect(url) as peer:
+    async with umq.connect(f"{url.replace('http', 'ws', 1)}ws") as peer:
 
         async def tell(name: str, state: dict[str, Any]) -> None:
             report = {"channel": f"{REPORTS}{name}", "peer": name, "text": json.dumps(state)}
@@ -143,7 +145,30 @@ async def yuan_terminal(url: str) -> None:
         await ticks.report(last=True)
 
 
-ROLES: dict[str, Callable[..., Awaitable[None]]] = {"utp": utp_device, "umq": umq_peer, "yuan": yuan_terminal}
+async def replica(url: str, path: str, *publishers: str) -> None:
+    """Follows the bus of the demo into a bus of its own, and counts there what these publishers sent."""
+    from ytp.bridge.replication import Follower
+    from ytp.cli.sockets import connected
+
+    wanted = [pattern for name in publishers for pattern in (f"{name}/", f"{REPORTS}{name}")]
+    with ytp.open(path) as bus:
+        async with connected(url) as socket:
+            follower = asyncio.ensure_future(Follower(bus, socket, tuple(wanted)).run())
+            reader = asyncio.ensure_future(asyncio.to_thread(subscribe, path, REPLICA, *publishers))
+            await asyncio.wait({follower, reader}, return_when=asyncio.FIRST_COMPLETED)
+            if follower.done():
+                follower.result()
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+            await reader
+
+
+ROLES: dict[str, Callable[..., Awaitable[None]]] = {
+    "utp": utp_device,
+    "umq": umq_peer,
+    "yuan": yuan_terminal,
+    "replica": replica,
+}
 
 
 async def run(role: str, url: str, *rest: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import ytp
 from ytp.cli.latency import Latencies
 
-__all__ = ["EVERY", "PACED", "PATIENCE", "PUBLISHERS", "REPORTS", "Reporter", "Tally", "main"]
+__all__ = ["EVERY", "PACED", "PATIENCE", "PUBLISHERS", "REPORTS", "Reporter", "Tally", "main", "subscribe"]
 
 REPORTS = "report/"
 PACED = "ticks"  # the publisher whose messages come one by one, so that their latency means something

@@ -43,9 +43,9 @@ class State:
         return all(self.reports.get(name, {}).get("last") for name in (*self.publishers, *self.readers))
 
     def latencies(self) -> Latencies:
-        """Those of all readers together."""
+        """Those of all readers at the bus itself together."""
         everything = Latencies()
-        for reader in self.readers:
+        for reader in (name for name in self.readers if name not in self.doors):
             everything.merge(self.reports.get(reader, {}).get("latencies", {}))
         return everything
 
