@@ -25,20 +25,17 @@ _Static_assert(sizeof(ytpi_a32) == 4, "the wait word is a plain 32-bit word");
 /* Strong swaps: a spurious failure would make a commit walk restart from nowhere. */
 static inline bool ytpi_cas_seq(ytpi_a64 *word, uint64_t *expected, uint64_t desired)
 {
-    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_seq_cst,
-                                                   memory_order_acquire);
+    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_seq_cst, memory_order_acquire);
 }
 
 static inline bool ytpi_cas_relaxed(ytpi_a64 *word, uint64_t *expected, uint64_t desired)
 {
-    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_relaxed,
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_relaxed, memory_order_relaxed);
 }
 
 static inline bool ytpi_cas32_seq(ytpi_a32 *word, uint32_t *expected, uint32_t desired)
 {
-    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_seq_cst,
-                                                   memory_order_seq_cst);
+    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_seq_cst, memory_order_seq_cst);
 }
 
 static inline void ytpi_pause(void)

@@ -18,8 +18,7 @@ void ytpi_aux_build(uint8_t *page, bool yamal8)
     uint64_t at = yamal8 ? YTPI_FIRST_YAMAL8 : YTPI_FIRST_YTP;
     uint64_t header = yamal8 ? sizeof(ytpi_node8_t) : sizeof(ytpi_node_t);
     ytpi_node_t *node = (ytpi_node_t *)(void *)(page + at);
-    ytpi_aux_block_t *block =
-        (ytpi_aux_block_t *)(void *)(page + (yamal8 ? YTPI_AUX_BASE_YAMAL8 : YTPI_AUX_BASE_YTP));
+    ytpi_aux_block_t *block = (ytpi_aux_block_t *)(void *)(page + (yamal8 ? YTPI_AUX_BASE_YAMAL8 : YTPI_AUX_BASE_YTP));
 
     /* A reservation that is never committed: next 0, prev its own offset. */
     ytpi_store_relaxed(&node->size, ytpi_le64(YTPI_AUX_END - at - header));

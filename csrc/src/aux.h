@@ -64,8 +64,8 @@ void ytpi_aux_build(uint8_t *page, bool yamal8);
 /* Finds and checks the block of an open file. */
 void ytpi_aux_find(struct ytp_yamal *y);
 
-/* Whether a writer of this boot has found the lists of this very file unbroken. Only a power loss or a copy of a file in
- * use can break them, and both change one of the two. */
+/* Whether a writer of this boot has found the lists of this very file unbroken. Only a power loss or a copy of a file
+ * in use can break them, and both change one of the two. */
 bool ytpi_aux_unbroken(const struct ytp_yamal *y);
 /* Says so. */
 void ytpi_aux_vouch(struct ytp_yamal *y);

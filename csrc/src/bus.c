@@ -50,7 +50,7 @@ static ytpi_said_t *find_directory(ytp_bus_t *bus, uint64_t peer, ytp_span_t top
         return NULL;
     ytpi_said_t *said = &bus->directories.items[i];
     return said->peer == peer && said->topic_len == topic.len && memcmp(said->topic, topic.ptr, topic.len) == 0 ? said
-                                                                                                                 : NULL;
+                                                                                                                : NULL;
 }
 
 static ytp_span_t topic_of(const void *text, size_t len)
@@ -101,7 +101,8 @@ int ytpi_bus_note_node(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error
     const uint8_t *payload = ytpi_payload(bus->y, offset);
 
     if (size < 8)
-        return ytpi_fail_at(err, YTP_ERR_CORRUPT, bus->y->path, offset, "a node of %" PRIu64 " bytes has no peer", size);
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, bus->y->path, offset, "a node of %" PRIu64 " bytes has no peer",
+                            size);
     uint64_t peer = ytpi_get_be64(payload);
     if (peer == 0) {
         if (ytpi_names_find(&bus->peers, payload + 8, (size_t)size - 8) == YTPI_NONE &&
@@ -165,29 +166,37 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
     return YTP_OK;
 }
 
+/* From `position` on a reader meets no error, and the list ends where its hint says. */
+static int check_list_sound(ytp_bus_t *bus, unsigned list, uint64_t position, ytp_error_t *err)
+{
+    uint64_t next, seqno, size = 0;
+    int rc;
+
+    while ((rc = ytpi_hop(bus->y, position, &next, &size, err)) == YTP_OK) {
+        if (bus->y->yamal8)
+            YTPI_TRY(ytpi_check_seqno(bus->y, position, next, &seqno, err));
+        if (bus->y->yamal8 && list == YTP_LIST_DATA)
+            YTPI_TRY(ytpi_streams_check(bus, next, size, err));
+        position = next;
+    }
+    return rc == YTP_END ? ytpi_check_tail(bus->y, list, position, err) : rc;
+}
+
 int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err)
 {
     ytp_yamal_t *y = bus->y;
-    uint64_t position, next, size = 0;
+    uint64_t start = ytpi_head(y, YTP_LIST_DATA);
     ytp_checkpoint_t last;
 
     if (bus->sound || y->readonly) /* a read-only handle is refused by what comes next */
         return YTP_OK;
-    if (y->yamal8)
-        YTPI_TRY(ytpi_check_tail(y, YTP_LIST_ANNOUNCE, bus->scanned, err));
     if (ytpi_aux_unbroken(y)) {
         ytpi_index_before_seqno(bus, UINT64_MAX, &last);
-        position = last.offset;
-    } else {
-        position = ytpi_head(y, YTP_LIST_DATA);
+        start = last.offset;
     }
-    int rc;
-    while ((rc = ytpi_hop(y, position, &next, &size, err)) == YTP_OK)
-        position = next;
-    if (rc == YTP_END)
-        rc = ytpi_check_tail(y, YTP_LIST_DATA, position, err);
-    if (rc != YTP_OK)
-        return rc;
+    YTPI_TRY(check_list_sound(bus, YTP_LIST_DATA, start, err));
+    for (unsigned list = 1; y->yamal8 && list < YTP_LIST_COUNT; list++) /* short, all of them */
+        YTPI_TRY(check_list_sound(bus, list, ytpi_head(y, list), err));
     ytpi_aux_vouch(y);
     bus->sound = true;
     return YTP_OK;

@@ -74,12 +74,15 @@ int ytpi_index_names(ytp_bus_t *bus, uint64_t *position, ytp_error_t *err);
 /* index.c: what the page supplier does after its work. */
 void ytpi_index_on_supply(void *bus);
 
-/* Once per handle, before its first append: after a power loss the list may end before the node that its hint names,
- * and what is appended behind such a break would be lost. Call with the lock held and the names read to the end. */
+/* Once per handle, before its first append: after a power loss a list may end before the node that its hint names, or
+ * lead to a node of which only a part is there, and what is appended behind that would be lost. Call with the lock
+ * held. */
 int ytpi_bus_check_sound(ytp_bus_t *bus, ytp_error_t *err);
 
 /* streams.c: the scan of the announcement list of YAMAL001. */
 int ytpi_streams_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t id, ytp_error_t *err);
+/* streams.c: whether a node of the data list is a message of a stream that was announced; call with the lock held. */
+int ytpi_streams_check(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t *err);
 int ytpi_streams_announce(ytp_bus_t *bus, size_t peer, size_t channel, const char *encoding, size_t len, uint64_t *id,
                           ytp_error_t *err);
 int ytpi_streams_subscribe(ytp_bus_t *bus, const char *pattern, size_t len, bool *added, ytp_error_t *err);

@@ -47,7 +47,8 @@ static int carry_streams(ytp_bus_t *from, ytp_bus_t *to, uint64_t time, ytp_erro
     ytp_span_t name;
 
     for (size_t i = 0; ytp_bus_stream(from, i, &stream, NULL) == YTP_OK; i++) {
-        YTPI_TRY(ytp_bus_writer(to, stream.peer, stream.channel, stream.encoding.ptr, stream.encoding.len, &writer, err));
+        YTPI_TRY(
+            ytp_bus_writer(to, stream.peer, stream.channel, stream.encoding.ptr, stream.encoding.len, &writer, err));
         if (!stream.subscribed)
             continue;
         YTPI_TRY(ytp_bus_channel_name(from, stream.channel, &name, err));

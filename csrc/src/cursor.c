@@ -285,11 +285,7 @@ static inline int step(ytp_cursor_t *c, ytp_message_t *m, ytp_error_t *err)
         if (rc != YTP_OK)
             return rc == YTP_END ? at_end(c, offset, err) : rc;
         if (c->y->yamal8) {
-            uint64_t before = ytpi_le64(ytpi_load_relaxed(ytpi_seqno_of(ytpi_node_at(c->y, c->position))));
-            m->seqno = ytpi_le64(ytpi_load_relaxed(ytpi_seqno_of(ytpi_node_at(c->y, offset))));
-            if (ytpi_unlikely(m->seqno != before + 1))
-                return ytpi_fail_at(err, YTP_ERR_CORRUPT, c->y->path, offset,
-                                    "sequence number %" PRIu64 " follows %" PRIu64, m->seqno, before);
+            YTPI_TRY(ytpi_check_seqno(c->y, c->position, offset, &m->seqno, err));
             YTPI_TRY(decode_yamal8(c, offset, size, m, err));
         } else {
             YTPI_TRY(decode_ytp(c, offset, size, m, err));
@@ -338,7 +334,8 @@ int ytp_cursor_read(ytp_cursor_t *c, size_t max, const ytp_columns_t *columns, s
         if (columns->channel)
             columns->channel[n] = number_or_none(m.channel);
         if (columns->data)
-            columns->data[n] = m.offset + c->y->header + (uint64_t)((const uint8_t *)m.data - ytpi_payload(c->y, m.offset));
+            columns->data[n] =
+                m.offset + c->y->header + (uint64_t)((const uint8_t *)m.data - ytpi_payload(c->y, m.offset));
         if (columns->len)
             columns->len[n] = m.len;
         n++;

@@ -122,8 +122,7 @@ void ytpi_fault_unregister(unsigned slot)
 {
     ytpi_mutex_lock(&install_lock);
     for (unsigned i = 0; i < YTPI_FAULT_SLOTS; i++)
-        if (ytpi_load_relaxed(&ytpi_fault_slots[i].base) != 0 &&
-            ytpi_load_relaxed(&ytpi_fault_slots[i].owner) == slot)
+        if (ytpi_load_relaxed(&ytpi_fault_slots[i].base) != 0 && ytpi_load_relaxed(&ytpi_fault_slots[i].owner) == slot)
             ytpi_store_release(&ytpi_fault_slots[i].base, 0);
     ytpi_mutex_unlock(&install_lock);
 }

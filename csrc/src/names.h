@@ -15,7 +15,7 @@ typedef struct ytpi_table {
     struct ytpi_slot {
         uint64_t hash;
         size_t number_plus_one;
-    } * slots;
+    } *slots;
     size_t capacity; /* a power of two, or 0 */
     size_t used;
 } ytpi_table_t;

@@ -18,8 +18,8 @@ typedef struct salvage {
     ytp_salvage_report_t *report;
     ytp_verify_progress_t progress;
     void *closure;
-    uint64_t mark;       /* nothing behind this message is wanted; YTP_NO_OFFSET = no such limit */
-    bool behind_mark;    /* it was passed */
+    uint64_t mark;    /* nothing behind this message is wanted; YTP_NO_OFFSET = no such limit */
+    bool behind_mark; /* it was passed */
     ytpi_table_t writer_of_pair;
     ytp_writer_t *writers;
     size_t writer_count;

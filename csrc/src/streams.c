@@ -154,6 +154,7 @@ static int subscribe_one(ytp_bus_t *bus, const ytpi_stream_t *stream, bool *adde
 
     if (ytpi_load_acquire(mark) != 0)
         return YTP_OK;
+    YTPI_TRY(ytpi_bus_check_sound(bus, err));
     YTPI_TRY(ytp_yamal_reserve(y, 8, &payload, &node, err));
     ytpi_put_le64(payload, stream->id);
     YTPI_TRY(ytpi_publish(y, YTP_LIST_SUBSCRIBE, node, node, err));
@@ -167,7 +168,8 @@ int ytpi_streams_subscribe(ytp_bus_t *bus, const char *pattern, size_t len, bool
 {
     for (size_t i = 0; i < bus->stream_count; i++) {
         ytpi_stream_t *stream = &bus->streams[i];
-        if (ytp_pattern_matches(pattern, len, bus->channels.bytes[stream->channel], bus->channels.lens[stream->channel]))
+        if (ytp_pattern_matches(pattern, len, bus->channels.bytes[stream->channel],
+                                bus->channels.lens[stream->channel]))
             YTPI_TRY(subscribe_one(bus, stream, added, err));
     }
     return YTP_OK;
@@ -201,22 +203,38 @@ int ytp_bus_next_subscription(ytp_bus_t *bus, uint64_t *position, ytp_stream_t *
 
 /* --- looking up --- */
 
+/* With the lock held. */
+static int stream_of(ytp_bus_t *bus, uint64_t id, uint64_t at, size_t *i, ytp_error_t *err)
+{
+    *i = ytpi_table_get(&bus->stream_of_id, id);
+    if (*i != YTPI_NONE)
+        return YTP_OK;
+    YTPI_TRY(ytpi_streams_scan(bus, YTPI_GOAL_STREAM, id, err));
+    *i = ytpi_table_get(&bus->stream_of_id, id);
+    if (*i != YTPI_NONE)
+        return YTP_OK;
+    return ytpi_fail_at(err, YTP_ERR_CORRUPT, bus->y->path, at, "a message of stream %" PRIu64 ", which is not one",
+                        id);
+}
+
 int ytpi_bus_stream_number(ytp_bus_t *bus, uint64_t id, uint64_t at, ytpi_stream_t *out, ytp_error_t *err)
 {
+    size_t i;
+
     ytpi_mutex_lock(&bus->lock);
-    int rc = YTP_OK;
-    size_t i = ytpi_table_get(&bus->stream_of_id, id);
-    if (i == YTPI_NONE) {
-        rc = ytpi_streams_scan(bus, YTPI_GOAL_STREAM, id, err);
-        i = ytpi_table_get(&bus->stream_of_id, id);
-    }
-    if (rc == YTP_OK && i != YTPI_NONE)
+    int rc = stream_of(bus, id, at, &i, err);
+    if (rc == YTP_OK)
         *out = bus->streams[i];
     ytpi_mutex_unlock(&bus->lock);
-    if (rc == YTP_OK && i == YTPI_NONE)
-        return ytpi_fail_at(err, YTP_ERR_CORRUPT, bus->y->path, at, "a message of stream %" PRIu64 ", which is not one",
-                            id);
     return rc;
+}
+
+int ytpi_streams_check(ytp_bus_t *bus, uint64_t offset, uint64_t size, ytp_error_t *err)
+{
+    if (size < YTPI_DATA_AT_YAMAL8)
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, bus->y->path, offset,
+                            "a message of %" PRIu64 " bytes has no time and stream", size);
+    return stream_of(bus, ytpi_get_le64(ytpi_payload(bus->y, offset) + 8), offset, &(size_t){0}, err);
 }
 
 int ytp_bus_stream(ytp_bus_t *bus, size_t i, ytp_stream_t *out, ytp_error_t *err)
@@ -232,7 +250,8 @@ int ytp_bus_stream(ytp_bus_t *bus, size_t i, ytp_stream_t *out, ytp_error_t *err
 int ytp_bus_find_stream(ytp_bus_t *bus, uint64_t peer, uint64_t channel, ytp_stream_t *out, ytp_error_t *err)
 {
     ytpi_mutex_lock(&bus->lock);
-    size_t i = ytpi_table_get(&bus->stream_of_pair, ytpi_pair((size_t)(peer - YTP_ID_FIRST), (size_t)(channel - YTP_ID_FIRST)));
+    size_t i = ytpi_table_get(&bus->stream_of_pair,
+                              ytpi_pair((size_t)(peer - YTP_ID_FIRST), (size_t)(channel - YTP_ID_FIRST)));
     if (i != YTPI_NONE)
         describe(bus, &bus->streams[i], out);
     ytpi_mutex_unlock(&bus->lock);

@@ -7,8 +7,8 @@
 #include "plat.h"
 #include "yamal.h"
 
-#define STEP ((uint64_t)1 << 20)             /* populated at a time, so that a stop is noticed soon */
-#define START_AFTER ((uint64_t)64 << 10)     /* a writer of less than this never starts the thread */
+#define STEP ((uint64_t)1 << 20)         /* populated at a time, so that a stop is noticed soon */
+#define START_AFTER ((uint64_t)64 << 10) /* a writer of less than this never starts the thread */
 #define NEVER UINT64_MAX
 
 bool ytpi_supply_init(ytp_yamal_t *y, uint64_t ahead)

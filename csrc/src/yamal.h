@@ -131,6 +131,18 @@ static inline int ytpi_hop(ytp_yamal_t *y, uint64_t from, uint64_t *offset, uint
     return YTP_OK;
 }
 
+/* The number of a YAMAL001 node, which must follow that of its predecessor `from`. */
+static inline int ytpi_check_seqno(ytp_yamal_t *y, uint64_t from, uint64_t offset, uint64_t *seqno, ytp_error_t *err)
+{
+    uint64_t before = ytpi_le64(ytpi_load_relaxed(ytpi_seqno_of(ytpi_node_at(y, from))));
+
+    *seqno = ytpi_le64(ytpi_load_relaxed(ytpi_seqno_of(ytpi_node_at(y, offset))));
+    if (ytpi_unlikely(*seqno != before + 1))
+        return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, offset, "sequence number %llu follows %llu",
+                            (unsigned long long)*seqno, (unsigned long long)before);
+    return YTP_OK;
+}
+
 /* At the end of a list: is `next` (what ytpi_hop found) sound, and does it say "closed"? */
 int ytpi_end_of(ytp_yamal_t *y, unsigned list, uint64_t from, uint64_t next, ytp_error_t *err);
 

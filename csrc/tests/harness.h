@@ -239,10 +239,7 @@ static inline int harness_main(int argc, char **argv, const harness_test_t *test
 }
 
 #define TEST(name) static void name(void)
-#define T(name)                                                                                                        \
-    {                                                                                                                  \
-#name, name                                                                                                    \
-    }
+#define T(name) {#name, name}
 #define TESTS(...)                                                                                                     \
     int main(int argc, char **argv)                                                                                    \
     {                                                                                                                  \

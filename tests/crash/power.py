@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import random
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -194,10 +195,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        text = json.dumps(run(arguments.images, arguments.seed, Path(folder)), indent=1)
+        results = run(arguments.images, arguments.seed, Path(folder))
+    text = json.dumps(results, indent=1)
     if arguments.results:
         arguments.results.write_text(text + "\n")
     print(text)
+    sys.exit(1 if results["wrong"] else 0)
 
 
 if __name__ == "__main__":

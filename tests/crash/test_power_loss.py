@@ -21,7 +21,7 @@ def test_synced_messages_survive_every_crash_image() -> None:
         text=True,
         timeout=110 + IMAGES,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)
     assert results["images"] == IMAGES
     assert results["wrong"] == 0, results["outcomes"]

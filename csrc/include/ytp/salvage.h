@@ -22,10 +22,10 @@ typedef struct ytp_salvage_report {
 } ytp_salvage_report_t;
 
 /* Copies every message that can be reached in `from` into `to`, which should be new: from the beginning up to the first
- * damage, then what hangs together at the far end. After a power loss, messages behind the durable mark are structurally
- * sound but their data may not be: they are left out unless `unverified` is set. Peers and channels that nobody announced
- * get names made of their ids. The text of the damage goes to *damage (empty text = none); errors of writing are
- * returned. */
+ * damage, then what hangs together at the far end. After a power loss, messages behind the durable mark are
+ * structurally sound but their data may not be: they are left out unless `unverified` is set. Peers and channels that
+ * nobody announced get names made of their ids. The text of the damage goes to *damage (empty text = none); errors of
+ * writing are returned. */
 YTP_API int ytp_bus_salvage(ytp_bus_t *from, ytp_bus_t *to, bool unverified, ytp_verify_progress_t progress,
                             void *closure, ytp_salvage_report_t *report, ytp_error_t *damage, ytp_error_t *err);
 

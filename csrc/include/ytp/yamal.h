@@ -64,18 +64,17 @@ typedef enum ytp_open_mode {
 typedef struct ytp_open_options {
     ytp_open_mode_t mode;
     ytp_format_t format;
-    uint32_t permissions;  /* of a new file; 0 means 0600 */
-    bool closable;         /* new YAMAL001 files: lists can be closed */
-    bool durable;          /* every commit returns after its data is on the disk */
-    uint64_t populate;     /* bytes kept allocated and populated ahead of the tail; 0 = no helper thread */
+    uint32_t permissions;   /* of a new file; 0 means 0600 */
+    bool closable;          /* new YAMAL001 files: lists can be closed */
+    bool durable;           /* every commit returns after its data is on the disk */
+    uint64_t populate;      /* bytes kept allocated and populated ahead of the tail; 0 = no helper thread */
     uint64_t address_space; /* bytes of address space to reserve; 0 = 256 GiB */
 } ytp_open_options_t;
 
 /* Opens or creates a file. *out receives a handle with one reference. A foreign file is recognised
  * before anything in it is changed; a new file appears under its name complete or not at all.
  * Blocks on the file system. Errors: SYS, FORMAT, TRUNCATED, NOSPACE, NOMEM, MISMATCH, INVALID. */
-YTP_API int ytp_yamal_open(const char *path, const ytp_open_options_t *options, ytp_yamal_t **out,
-                           ytp_error_t *err);
+YTP_API int ytp_yamal_open(const char *path, const ytp_open_options_t *options, ytp_yamal_t **out, ytp_error_t *err);
 
 /* Adds a reference. Any thread. */
 YTP_API ytp_yamal_t *ytp_yamal_retain(ytp_yamal_t *y);
@@ -106,7 +105,7 @@ typedef struct ytp_file_info {
     uint64_t durable;       /* position known to be on disk, or YTP_NO_OFFSET when unknown */
     bool has_aux;           /* the file carries our wait word and index */
     bool unlinked;          /* the name is gone or leads to another file */
-    uint64_t created;  /* ns since the epoch; 0 = the file does not say */
+    uint64_t created;       /* ns since the epoch; 0 = the file does not say */
 } ytp_file_info_t;
 
 YTP_API int ytp_yamal_info(ytp_yamal_t *y, ytp_file_info_t *out, ytp_error_t *err);
@@ -159,12 +158,10 @@ YTP_API int ytp_yamal_end(ytp_yamal_t *y, unsigned list, uint64_t *position, ytp
 
 /* Reads the message after *position and moves *position onto it. Returns YTP_END or YTP_END_CLOSED and
  * leaves *position alone at the end. Every hop is checked. Errors: CORRUPT, TRUNCATED, HANDLE. */
-YTP_API int ytp_yamal_next(ytp_yamal_t *y, unsigned list, uint64_t *position, ytp_node_t *node,
-                           ytp_error_t *err);
+YTP_API int ytp_yamal_next(ytp_yamal_t *y, unsigned list, uint64_t *position, ytp_node_t *node, ytp_error_t *err);
 
 /* Reads the message at *position and moves *position before it; YTP_END at the beginning. */
-YTP_API int ytp_yamal_prev(ytp_yamal_t *y, unsigned list, uint64_t *position, ytp_node_t *node,
-                           ytp_error_t *err);
+YTP_API int ytp_yamal_prev(ytp_yamal_t *y, unsigned list, uint64_t *position, ytp_node_t *node, ytp_error_t *err);
 
 /* Checks that a stored position is a node or head of this list, as far as that can be seen there. */
 YTP_API int ytp_yamal_seek(ytp_yamal_t *y, unsigned list, uint64_t position, ytp_error_t *err);

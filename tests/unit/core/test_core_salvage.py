@@ -98,6 +98,35 @@ def test_what_a_power_loss_may_have_torn_is_left_out_unless_asked_for(tmp_path: 
     assert rows(tmp_path / "all.ytp") == rows(source)
 
 
+@pytest.mark.parametrize("lost", ["number of a message", "stream of a message", "number of a subscription"])
+def test_a_node_of_which_a_power_loss_left_a_part_is_not_written_behind(tmp_path: Path, lost: str) -> None:
+    """The sector with the links is there, the one with the rest is not."""
+    source, target = tmp_path / "old.ytp", tmp_path / "new.ytp"
+    make(source, "yamal8")
+    with ytp.open(source) as bus:
+        last = bus.peer("p0").channel("late").write(b"nobody has subscribed to this one")
+    subscription = yamal.read_file(source).lists[2].nodes[-1].offset
+    node, field = {
+        "number of a message": (last, 24),
+        "stream of a message": (last, 32 + 8),
+        "number of a subscription": (subscription, 24),
+    }[lost]
+    poke(source, node + field, 0)
+    reboot(source)
+    before = source.read_bytes()
+    with ytp.open(source) as bus:
+        with pytest.raises(ytp.CorruptError, match=f"offset {node}: "):
+            bus.peer("p0").channel("c/0").write(b"lost")
+        with pytest.raises(ytp.CorruptError):
+            bus.peer("p0").subscribe("late", follow=False)
+    assert source.read_bytes() == before
+    report = ytp.salvage(source, target, unverified=True)
+    assert report["copied"] == (COUNT if lost == "stream of a message" else COUNT + 1)
+    with ytp.open(target) as bus:
+        bus.peer("p0").channel("c/0").write(b"after salvage")
+    yamal.read_file(target).check()
+
+
 @FORMATS
 def test_without_a_reboot_nothing_is_left_out(tmp_path: Path, form: str) -> None:
     source = tmp_path / "old.ytp"
