@@ -9,7 +9,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard 'csrc/*.c' 'csrc/*.h' 'exa
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow spark-versions lint format sanitize model fuzz soak soak-kill flips power coverage bench bench-c wheel docs lock clean
+.PHONY: help env demo test test-slow spark-versions lint format sanitize model fuzz fuzz-corpus soak soak-kill flips power coverage bench bench-c wheel docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ model: ## Check the Spin models of append, close, wait word and rolling, long fo
 fuzz: ## Feed damaged files to the C core (RUNS=100000000 executions per target)
 	@$(ENV) dev
 	tools/fuzz.sh $(or $(RUNS),100000000)
+
+fuzz-corpus: ## Keep the inputs that fuzzing found in tests/fuzz
+	tools/fuzz_corpus.sh
 
 soak-kill: ## Kill writers at random instants (KILLS=10000) and look for anything lost
 	@$(ENV) dev --build

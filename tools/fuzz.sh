@@ -1,41 +1,55 @@
 #!/usr/bin/env bash
 # tools/fuzz.sh RUNS [TARGET...]: the libFuzzer targets, RUNS executions each (or FUZZ_SECONDS=n seconds each).
-# Inputs that reach new code stay in build/fuzz/corpus and are the start of the next run; an input that breaks something
-# is left in build/fuzz as TARGET-crash-*. Figures go to build/results/fuzz.json.
+# Starts from the vectors, from inputs made for the purpose and from the kept corpus (tests/fuzz/corpus.tar.xz). Inputs that
+# reach new code stay in build/fuzz/corpus and are the start of the next run; `make fuzz-corpus` keeps them for good. An input
+# that breaks something is left in build/fuzz as TARGET-crash-*. Figures of all runs are added up in build/results/fuzz.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=$1
 shift
 command -v clang >/dev/null || { echo "fuzzing needs clang (Debian: apt install clang libclang-rt-dev)" >&2; exit 1; }
+results=${FUZZ_RESULTS:-build/results/fuzz.json}
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
 [ $# -gt 0 ] || set -- $(cd csrc/fuzz && ls ./*_fuzz.c | sed 's|./||; s|_fuzz.c||')
 
-seeds=build/fuzz/seeds
-mkdir -p "$seeds" build/results
+seeds=build/fuzz/seeds kept=build/fuzz/kept
+rm -rf "$kept"
+mkdir -p "$seeds" "$kept" "$(dirname "$results")"
+[ -e "$results" ] || echo '{"machine": "", "executions": {}, "runs": []}' >"$results"
 build/fuzz/make_seeds "$seeds"
-python3 - "$seeds" <<'PYTHON'
-# The vectors, cut to what an input of small pages can hold; each once to read and once to write.
-import gzip, pathlib, sys
+python3 - "$seeds" "$kept" <<'PYTHON'
+# The vectors, cut to what an input of small pages can hold; each once to read and once to write. And the kept corpus.
+import gzip, pathlib, sys, tarfile
+seeds, kept = map(pathlib.Path, sys.argv[1:])
 for vector in sorted(pathlib.Path("tests/data/yamal").glob("*.ytp.gz")):
     content = gzip.decompress(vector.read_bytes())[:65536].rstrip(b"\0")
     for name, choices in (("r", b"\0\0"), ("w", b"\0\x0f")):
-        pathlib.Path(sys.argv[1], f"{vector.name.split('.')[0]}-{name}").write_bytes(choices + content)
+        (seeds / f"{vector.name.split('.')[0]}-{name}").write_bytes(choices + content)
+with tarfile.open("tests/fuzz/corpus.tar.xz") as corpus:
+    corpus.extractall(kept, filter="data") if hasattr(tarfile, "data_filter") else corpus.extractall(kept)
 PYTHON
 
-figures=()
 for target in "$@"; do
     corpus=build/fuzz/corpus/$target
-    mkdir -p "$corpus"
+    mkdir -p "$corpus" "$kept/$target"
     limit=(-runs="$runs")
     [ -z "${FUZZ_SECONDS:-}" ] || limit=(-max_total_time="$FUZZ_SECONDS")
+    seed=$((${FUZZ_SEED:-2026} + $(grep -c '"seed"' "$results" || true)))
     echo "== $target"
-    "build/fuzz/${target}_fuzz" "${limit[@]}" -timeout=10 -rss_limit_mb=2048 -max_len=131072 -print_final_stats=1 \
-        -artifact_prefix="build/fuzz/$target-" "$corpus" "$seeds" >"build/fuzz/$target.log" 2>&1 ||
-        { tail -n 60 "build/fuzz/$target.log"; exit 1; }
+    "build/fuzz/${target}_fuzz" "${limit[@]}" -seed="$seed" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
+        -print_final_stats=1 -artifact_prefix="build/fuzz/$target-" "$corpus" "$kept/$target" "$seeds" \
+        >"build/fuzz/$target.log" 2>&1 || { tail -n 60 "build/fuzz/$target.log"; exit 1; }
     executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$target.log")
     echo "   $executed executions, $(ls "$corpus" | wc -l) inputs in the corpus"
-    figures+=("\"$target\": $executed")
+    python3 - "$results" "$target" "$executed" "$seed" <<'PYTHON'
+import datetime, json, os, pathlib, platform, sys
+path, target, executed, seed = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+results = json.loads(path.read_text())
+now = datetime.datetime.now(datetime.timezone.utc)
+results["machine"] = f"{platform.machine()} {platform.system()} {platform.release()}, {os.cpu_count()} cores"
+results["executions"][target] = results["executions"].get(target, 0) + executed
+results["runs"].append({"date": f"{now:%Y-%m-%dT%H:%M:%SZ}", "target": target, "seed": seed, "executions": executed})
+path.write_text(json.dumps(results, indent=1) + "\n")
+PYTHON
 done
-(IFS=,; echo "{\"date\": \"$(date -u +%FT%TZ)\", \"machine\": \"$(uname -sr), $(nproc) cores\", \"executions\": {${figures[*]}}}") \
-    >build/results/fuzz.json
