@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ytp.utp.broker import Broker
     from ytp.utp.client import Client
     from ytp.utp.client_protocol import ClientOptions, Incoming
-    from ytp.utp.links.grpc import TlsFiles
+    from ytp.utp.links.tls import TlsFiles
     from ytp.utp.options import BrokerOptions
     from ytp.utp.passwords import PasswordFile
 
@@ -76,7 +76,7 @@ _LAZY = {
     "ClientOptions": "client_protocol",
     "Incoming": "client_protocol",
     "PasswordFile": "passwords",
-    "TlsFiles": "links.grpc",
+    "TlsFiles": "links.tls",
 }
 
 

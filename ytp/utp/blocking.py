@@ -19,6 +19,17 @@ __all__ = ["BlockingClient"]
 T = TypeVar("T")
 
 
+async def _within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if limit.expired():
+            raise WaitTimeout("no result in time") from None
+        raise
+
+
 class BlockingClient:
     """A :class:`~ytp.utp.client.Client` in a thread of its own. Takes the same arguments.
 
@@ -47,15 +58,17 @@ class BlockingClient:
     ) -> None:
         self.close()
 
-    def _call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._wait(work, self._timeout)
+
+    def _wait(self, work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+        # The limit counts in the loop's thread, so that a message is either returned or still waiting there.
+        future = asyncio.run_coroutine_threadsafe(_within(timeout, work), self._loop)
         try:
-            return future.result(self._timeout if timeout is None else timeout)
-        except TimeoutError:
-            if not future.done():
-                future.cancel()
-                raise WaitTimeout("no result in time") from None
             return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
 
     @property
     def client(self) -> Client:
@@ -137,12 +150,12 @@ class BlockingClient:
 
     def get(self, timeout: float | None = None) -> Incoming:
         """The next message."""
-        return self._call(self.client.get(), timeout)
+        return self._wait(self.client.get(), self._timeout if timeout is None else timeout)
 
     def __iter__(self) -> Iterator[Incoming]:
         """Messages as they come, for ever."""
         while True:
             try:
-                yield self._call(self.client.get(), threading.TIMEOUT_MAX)
+                yield self._wait(self.client.get(), None)
             except ConnectionLost:
                 return

@@ -8,6 +8,7 @@ import logging
 import os
 import sqlite3
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -24,8 +25,9 @@ from ytp.net.tls import check_listen, is_loopback, server_context
 from ytp.utp.connection import Connection
 from ytp.utp.engine import Engine
 from ytp.utp.links.base import Link
-from ytp.utp.links.grpc import GrpcServer, TlsFiles
+from ytp.utp.links.grpc import GrpcServer
 from ytp.utp.links.stream import StreamLink
+from ytp.utp.links.tls import TlsFiles
 from ytp.utp.links.websocket import serve_websocket
 from ytp.utp.options import BrokerOptions
 from ytp.utp.passwords import Authenticate
@@ -108,7 +110,9 @@ class _Served:
 class Broker:
     """A uTP broker whose messages live in a bus.
 
-    ``bus`` is the path of a yamal file, or an open bus. ``state`` is the SQLite file of the sessions (default: beside
+    ``bus`` is the path of a yamal file or of the directory of a rolling log, or an open bus. ``roll`` and ``keep``
+    are as in :func:`ytp.open`: a new file at this size or age, and how many, how much or how long to keep; the
+    messages of devices then leave with the old files. ``state`` is the SQLite file of the sessions (default: beside
     the bus, with ``.utp`` behind its name). ``authenticate`` checks user names and passwords. ``durability`` says
     what an acknowledged message survives: "process" the end of the broker, "interval" also that of the machine if
     it is a second old, "commit" everything.
@@ -126,6 +130,8 @@ class Broker:
         options: BrokerOptions | None = None,
         authenticate: Authenticate | None = None,
         durability: Literal["process", "interval", "commit"] = "interval",
+        roll: int | str | timedelta | None = None,
+        keep: int | str | timedelta | None = None,
         secret: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -138,7 +144,11 @@ class Broker:
         self._authenticate = authenticate
         self._own_bus = isinstance(bus, (str, os.PathLike))
         if isinstance(bus, (str, os.PathLike)):
-            self.bus = ytp.open(bus, durability="interval" if durability == "interval" else "process")
+            # "commit" is the engine's own work, once for all that happens in a turn.
+            background: Literal["process", "interval"] = "process" if durability == "commit" else durability
+            self.bus = ytp.open(bus, durability=background, roll=roll, keep=keep)
+        elif roll is not None or keep is not None:
+            raise ConfigError("roll and keep are for a bus that the broker opens itself")
         else:
             self.bus = bus
         path = Path(state) if state is not None else Path(f"{self.bus.path}.utp")

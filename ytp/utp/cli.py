@@ -19,7 +19,7 @@ from ytp.errors import YtpError
 if TYPE_CHECKING:
     from ytp.utp.client import Client
     from ytp.utp.client_protocol import Incoming
-    from ytp.utp.links.grpc import TlsFiles
+    from ytp.utp.links.tls import TlsFiles
 
 __all__ = ["cli"]
 
@@ -108,7 +108,7 @@ def _with_client(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 def _tls_files(cert: str | None, key: str | None, ca: str | None) -> TlsFiles | None:
     if cert is None and ca is None:
         return None
-    from ytp.utp.links.grpc import TlsFiles
+    from ytp.utp.links.tls import TlsFiles
 
     return TlsFiles(cert, key, ca)
 
@@ -125,11 +125,15 @@ def cli(verbose: int) -> None:
 
 
 @cli.command()
-@click.argument("bus", type=click.Path(dir_okay=False))
+@click.argument("bus", type=click.Path())
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=6060, show_default=True, help="TCP and WebSocket.")
 @click.option("--grpc-port", default=6080, show_default=True, help="gRPC; -1 for none.")
 @click.option("--unix", type=click.Path(), help="Also listen on a unix socket.")
+@click.option("--roll", help="Begin a new file at this size or age (1GiB, 1h); BUS is a directory then.")
+@click.option(
+    "--keep", help="How many files, how much or how long to keep of a rolling log (24, 100GiB, 7d)."
+)
 @click.option("--state", type=click.Path(dir_okay=False), help="Session file (default: BUS.utp).")
 @click.option("--passwords", type=click.Path(exists=True), help="File of users; see 'passwd'.")
 @click.option(
@@ -157,6 +161,8 @@ def serve(
     port: int,
     grpc_port: int,
     unix: str | None,
+    roll: str | None,
+    keep: str | None,
     state: str | None,
     passwords: str | None,
     durability: Any,
@@ -175,7 +181,7 @@ def serve(
     ca: str | None,
     form: str,
 ) -> None:
-    """Serve the bus BUS (a yamal file, made if it does not exist) to devices."""
+    """Serve the bus BUS to devices: a yamal file, or the directory of a rolling log. Made if it does not exist."""
     from ytp.utp.broker import Broker
     from ytp.utp.options import BrokerOptions
     from ytp.utp.passwords import PasswordFile
@@ -196,7 +202,13 @@ def serve(
         authenticate = PasswordFile(passwords) if passwords else None
         tls = _tls_files(cert, key, ca)
         async with Broker(
-            bus, state=state, options=options, authenticate=authenticate, durability=durability
+            bus,
+            state=state,
+            options=options,
+            authenticate=authenticate,
+            durability=durability,
+            roll=roll,
+            keep=keep,
         ) as broker:
             listening: dict[str, Any] = {"host": host}
             listening["port"] = await broker.listen(host, port, tls=tls, insecure=insecure)

@@ -37,8 +37,9 @@ from ytp.utp.client_protocol import (
 )
 from ytp.utp.errors import ConnectionLost, ConnectRefused, RequestError, ReturnCode, UtpError
 from ytp.utp.links.base import Accept, Link
-from ytp.utp.links.grpc import TlsFiles, open_grpc
+from ytp.utp.links.grpc import open_grpc
 from ytp.utp.links.stream import open_tcp, open_unix
+from ytp.utp.links.tls import TlsFiles
 from ytp.utp.links.websocket import open_websocket
 from ytp.utp.messages import DeliveryMode, PublishMessage
 
@@ -563,9 +564,12 @@ class Client:
     async def _ask_server(self, topic: str, payload: bytes) -> Any:
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._replies.setdefault(topic, deque()).append(reply)
-        await self.publish(topic, payload)
-        async with asyncio.timeout(self._protocol.options.ping_timeout):
-            answer = json.loads(await reply)
+        try:
+            await self.publish(topic, payload)
+            async with asyncio.timeout(self._protocol.options.ping_timeout):
+                answer = json.loads(await reply)
+        finally:
+            reply.cancel()  # whoever asks next must not wait behind one that gave up
         if isinstance(answer, dict) and answer.get("status") != 200:
             raise RequestError(str(answer.get("message", "refused")), int(answer.get("ReturnCode", 0)))
         return answer

@@ -16,9 +16,9 @@ from ytp.utp.codec import (
     decode_connect_ack,
     encode,
     encode_acknowledge,
-    encode_control,
     encode_publish,
     encode_publish_message,
+    encode_step,
 )
 from ytp.utp.errors import ConnectRefused, ProtocolViolation, RequestError, ReturnCode
 from ytp.utp.messages import (
@@ -492,7 +492,7 @@ class ClientProtocol:
             self._received.clear()
             self.memory.clear()
         for message_id in sorted(self._received):
-            self._send(_control(FlowControl.RECEIPT, message_id), now)
+            self._send(encode_step(FlowControl.RECEIPT, message_id), now)
         pending = list(self._sent.values())
         # The server knows the subscriptions, unless it has forgotten the session.
         items = [Subscription(mode, delay, topic) for topic, (mode, delay) in self.subscriptions.items()]
@@ -517,9 +517,9 @@ class ClientProtocol:
 
     def _on_notify(self, message_id: int, now: float) -> None:
         if message_id in self._received:
-            self._send(_control(FlowControl.RECEIPT, message_id), now)
+            self._send(encode_step(FlowControl.RECEIPT, message_id), now)
         elif self._backlog < self.options.backlog:
-            self._send(_control(FlowControl.RECEIVE, message_id), now)
+            self._send(encode_step(FlowControl.RECEIVE, message_id), now)
         elif message_id not in self._held_notifies:
             self._held_notifies.append(message_id)
 
@@ -539,13 +539,13 @@ class ClientProtocol:
                 return self._on_server_message(first)
             return self._on_express(publish, now)
         if message_id in self._received:
-            self._send(_control(FlowControl.RECEIPT, message_id), now)
+            self._send(encode_step(FlowControl.RECEIPT, message_id), now)
             return None
         self._received.add(message_id)
         place = self._place
         self._place += 1
         self.memory.put_received(place, message_id, encode(publish))
-        self._send(_control(FlowControl.RECEIPT, message_id), now)
+        self._send(encode_step(FlowControl.RECEIPT, message_id), now)
         messages = self._incoming(publish, None, place)
         if not messages:
             self.memory.taken(place)
@@ -602,10 +602,6 @@ class ClientProtocol:
                 self._send(encode_acknowledge(MessageType.PUBLISH, packet.message_id), now)
         while self._held_notifies and self._backlog < self.options.backlog:
             self._on_notify(self._held_notifies.popleft(), now)
-
-
-def _control(flow: FlowControl, message_id: int) -> bytes:
-    return encode_control(MessageType.PUBLISH, flow, message_id)
 
 
 def _is_publish(packet: bytes) -> bool:

@@ -44,9 +44,9 @@ __all__ = [
     "encode",
     "encode_acknowledge",
     "encode_connect_ack",
-    "encode_control",
     "encode_publish",
     "encode_publish_message",
+    "encode_step",
     "unwrap_grpc",
     "wrap_grpc",
 ]
@@ -417,20 +417,25 @@ def encode(message: Message) -> bytes:
     """One whole packet, in the canonical form."""
     if isinstance(message, Control):
         if not message.message:
-            return encode_control(message.type, message.flow, message.message_id)
+            return _encode_control(message.type, message.flow, message.message_id)
         return _frame(message.type, message.flow, _put_fields(message, _CONTROL))
     kind = type(message)
     return _frame(_TYPES[kind], 0, _put_fields(message, _TABLES[kind]))
 
 
-def encode_control(kind: MessageType, flow: FlowControl, message_id: int) -> bytes:
+def _encode_control(kind: MessageType, flow: FlowControl, message_id: int) -> bytes:
     """A control packet with nothing but an id, which most are."""
     return _frame(kind, flow, b"\x08" + _put_varint(message_id) if message_id else b"")
 
 
 def encode_acknowledge(kind: MessageType, message_id: int) -> bytes:
     """The plain ACKNOWLEDGE of a request."""
-    return encode_control(kind, FlowControl.ACKNOWLEDGE, message_id)
+    return _encode_control(kind, FlowControl.ACKNOWLEDGE, message_id)
+
+
+def encode_step(flow: FlowControl, message_id: int) -> bytes:
+    """A step of a delivery: NOTIFY, RECEIVE, RECEIPT, COMPLETE."""
+    return _encode_control(MessageType.PUBLISH, flow, message_id)
 
 
 def encode_connect_ack(ack: ConnectAck) -> bytes:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ytp.utp.batching import Batcher, BatchLimits
-from ytp.utp.codec import encode_control, encode_publish
-from ytp.utp.messages import DeliveryMode, FlowControl, MessageType
+from ytp.utp.codec import encode_publish, encode_step
+from ytp.utp.messages import DeliveryMode, FlowControl
 from ytp.utp.options import BrokerOptions
 from ytp.utp.state import InflightRow, SubscriptionRow
 from ytp.utp.stored import Stored
@@ -25,10 +25,6 @@ _MAX_ID = 65535
 
 SessionKey = tuple[int, str, int]
 """Contract, client id, session key."""
-
-
-def _control(flow: FlowControl, message_id: int) -> bytes:
-    return encode_control(MessageType.PUBLISH, flow, message_id)
 
 
 class Shelf(Protocol):
@@ -280,7 +276,7 @@ class Session:
             self._publish(packet)
         else:
             self.must_commit = True
-            self.send(_control(FlowControl.NOTIFY, message_id))
+            self.send(encode_step(FlowControl.NOTIFY, message_id))
 
     def _fill(self, packet: Packet) -> bool:
         """Get the messages of a packet, without those that have expired or left the log; False if none is left."""
@@ -326,7 +322,7 @@ class Session:
         if packet.mode is DeliveryMode.EXPRESS or packet.published:
             self._publish_again(packet, now)
         elif self.send is not None:
-            self.send(_control(FlowControl.NOTIFY, packet.message_id))
+            self.send(encode_step(FlowControl.NOTIFY, packet.message_id))
 
     def _publish_again(self, packet: Packet, now: float) -> None:
         if packet.messages is None:
@@ -339,7 +335,7 @@ class Session:
         self._forget(packet, now)
         if packet.mode is not DeliveryMode.EXPRESS and self.send is not None:
             self.must_commit = True
-            self.send(_control(FlowControl.COMPLETE, packet.message_id))
+            self.send(encode_step(FlowControl.COMPLETE, packet.message_id))
 
     # --- answers of the client
 
@@ -354,7 +350,7 @@ class Session:
         packet = self.inflight.get(message_id)
         if packet is None or packet.mode is DeliveryMode.EXPRESS:
             if self.send is not None:
-                self.send(_control(FlowControl.COMPLETE, message_id))
+                self.send(encode_step(FlowControl.COMPLETE, message_id))
             return
         self._touch(packet, now)
         self._publish_again(packet, now)
@@ -365,7 +361,7 @@ class Session:
             self._forget(packet, now)
             self.must_commit = True
         if self.send is not None:
-            self.send(_control(FlowControl.COMPLETE, message_id))
+            self.send(encode_step(FlowControl.COMPLETE, message_id))
         if self._ready:
             self.advance(now)
 

@@ -152,6 +152,26 @@ async def test_a_bus_of_ones_own(tmp_path: Path) -> None:
         assert not bus.closed
 
 
+@pytest.mark.parametrize("durability", ["interval", "commit"])
+async def test_a_rolling_log(tmp_path: Path, durability: Any) -> None:
+    log = tmp_path / "log"
+    async with asyncio.timeout(DEADLINE):
+        async with utp.Broker(log, roll="64KiB", keep=3, durability=durability) as made:
+            async with utp.Client(f"127.0.0.1:{await made.listen()}", memory=tmp_path / "memory") as client:
+                await client.subscribe("a", mode="reliable")
+                for number in range(200):
+                    await client.publish("a", b"%d" % number + bytes(4000), mode="reliable")
+                    assert (await client.get()).payload.startswith(b"%d\0" % number)
+        assert 1 < len(list(log.glob("*.ytp"))) <= 3
+        assert (tmp_path / "log.utp").exists()
+        async with utp.Broker(log) as made:  # it is known to be a rolling one
+            async with utp.Client(f"127.0.0.1:{await made.listen()}", memory=tmp_path / "memory") as client:
+                await client.publish("a", b"after", mode="reliable")
+                assert (await client.get()).payload == b"after"
+                await client.relay("a", "1h")
+                assert 1 < int((await client.get()).payload.split(b"\0")[0]) < 200  # the oldest are gone
+
+
 @pytest.mark.parametrize("durability", ["process", "interval", "commit"])
 async def test_durability(tmp_path: Path, durability: Any) -> None:
     async with broker(tmp_path, durability=durability) as (made, url):
@@ -167,6 +187,8 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         utp.Broker(tmp_path / "a", durability="maybe")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="32"):
         utp.Broker(tmp_path / "a", secret=b"short")
+    with ytp.open(tmp_path / "bus.ytp") as bus, pytest.raises(ConfigError, match="roll"):
+        utp.Broker(bus, keep="7d")
 
 
 async def test_one_broker_per_state_file(tmp_path: Path) -> None:

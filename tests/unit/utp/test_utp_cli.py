@@ -22,6 +22,14 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 DEADLINE = 60
 
 
+@pytest.fixture(autouse=True, scope="module")
+def interrupts() -> Iterator[None]:
+    """What runs in the background of a shell ignores them, and so would the processes that are started here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "ytp.utp", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, **more)
@@ -128,6 +136,13 @@ def test_subscriber_ends_cleanly(broker: dict[str, Any]) -> None:
     assert "Traceback" not in subscriber.stderr.read()
     subscriber.stdout.close()
     subscriber.stderr.close()
+
+
+def test_a_rolling_log(tmp_path: Path) -> None:
+    with served(tmp_path, "--roll", "64KiB", "--keep", "7d") as listening:
+        url = f"tcp://127.0.0.1:{listening['port']}"
+        run("pub", url, "a", "--lines", input=b"\n".join([b"x" * 10_000] * 20))
+    assert len(list((tmp_path / "bus.ytp").glob("*.ytp"))) > 1
 
 
 def test_keygen(broker: dict[str, Any]) -> None:

@@ -98,6 +98,13 @@ async def test_keys_in_secure_mode(tmp_path: Path) -> None:
             assert refused.value.code == utp.ErrorCode.NOT_PRIMARY
 
 
+async def test_a_request_that_could_not_be_sent_takes_no_answer(tmp_path: Path) -> None:
+    async with broker(tmp_path) as (_, url), utp.Client(url) as client:
+        with pytest.raises(ValueError, match="bytes with its topic"):
+            await client.keygen("x" * (client._protocol.options.max_publish + 1))
+        assert len(await client.keygen("a")) == 32
+
+
 async def test_a_refused_client_id_of_ones_own(tmp_path: Path) -> None:
     async with broker(tmp_path) as (_, url):
         with pytest.raises(utp.ConnectRefused) as refused:
@@ -314,6 +321,19 @@ def test_blocking(broker_in_a_thread: str) -> None:
     with pytest.raises(utp.ConnectionLost):
         client.get()
     client.close()
+
+
+def test_blocking_gives_up_without_losing_a_message(broker_in_a_thread: str) -> None:
+    with utp.BlockingClient(broker_in_a_thread, timeout=DEADLINE) as client:
+        client.subscribe("a", mode="reliable")
+        got: list[bytes] = []
+        for number in range(300):
+            client.post("a", b"%d" % number, mode="reliable")
+            with contextlib.suppress(WaitTimeout):
+                got.append(client.get(timeout=number % 10 / 10_000).payload)
+        while len(got) < 300:
+            got.append(client.get().payload)
+        assert got == [b"%d" % number for number in range(300)]
 
 
 def test_blocking_refused(broker_in_a_thread: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,14 @@ async def test_terminals(provider: tuple[str, Terminal]) -> None:
     bob = next(row for row in rows if row["terminal_id"] == "bob")
     assert bob["name"] == "Bob"
     assert bob["channels"] == [{"pattern": "^Old/"}]
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """What runs in the background of a shell ignores them, and so would the processes that are started here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 async def start(*args: str) -> asyncio.subprocess.Process:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -16,30 +14,14 @@ from ytp.errors import ConfigError
 from ytp.utp.codec import unwrap_grpc, wrap_grpc
 from ytp.utp.errors import UtpError
 from ytp.utp.links.base import CLOSE_TIMEOUT, Accept, Handler
+from ytp.utp.links.tls import TlsFiles
 
-__all__ = ["METHOD", "GrpcLink", "GrpcServer", "TlsFiles", "open_grpc"]
+__all__ = ["METHOD", "GrpcLink", "GrpcServer", "open_grpc"]
 
 log = logging.getLogger("ytp.utp.grpc")
 
 SERVICE = "unitdb.schema.Unitdb"
 METHOD = f"/{SERVICE}/Stream"
-
-
-@dataclass(slots=True, frozen=True)
-class TlsFiles:
-    """PEM files; gRPC does not take an ``ssl.SSLContext``."""
-
-    cert: str | None = None
-    key: str | None = None
-    ca: str | None = None
-
-    def read(self) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Certificate chain, private key, authority."""
-        try:
-            chain, key, ca = (Path(p).read_bytes() if p else None for p in (self.cert, self.key, self.ca))
-        except OSError as error:
-            raise ConfigError(f"cannot read TLS file: {error}") from error
-        return chain, key if key is not None else chain, ca
 
 
 _KEEPALIVE = [
