@@ -14,24 +14,19 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import zmq
 import zmq.asyncio
 
-from . import hosts, uri
 from . import server as sync
-from .client import FAREWELL_MS, bye_bytes, client_config, request_bytes, selfserver
-from .config import Action, Mode, ParamsLike, Reply
-from .ephemeral import Binder
-from .errors import NotOnline, PortError, RequestRefused, Terminated, ThreadError
+from . import uri
+from .clientbase import FAREWELL_MS, ClientBase
+from .config import Action, Mode, Reply
+from .errors import NotOnline, RequestRefused, Terminated, ThreadError
 from .match import Target
-from .ports import Addresses, Options, Ports, SocketType
 from .registry import Peer
-from .zre.discovery import Discovery
 
 __all__ = ["Client", "Server"]
 
@@ -104,42 +99,20 @@ class Server:
         return Client(clientid, **self._server.client_options(clientid, options))
 
 
-class Client:
+class Client(ClientBase[zmq.asyncio.Socket]):
     """:class:`yamz.Client` for asyncio; takes the same arguments.
 
     Links are carried out by a task in the background; there is nothing to poll.
     """
 
-    def __init__(
-        self,
-        clientid: str = "",
-        *,
-        server: str | Iterable[str] | None = None,
-        context: zmq.Context[Any] | None = None,
-        params: ParamsLike = None,
-        patterns: ParamsLike = None,
-        config: Mapping[str, Any] | str | Path | None = None,
-        discovery: Discovery | None = None,
-        host: str | None = None,
-    ) -> None:
+    def _open(self) -> zmq.Context[zmq.asyncio.Socket]:
         self._loop = asyncio.get_running_loop()
-        self._config = client_config(clientid, server, params, patterns, config)
-        self._shared: zmq.Context[Any] = context or zmq.Context.instance()
         self._context = zmq.asyncio.Context.shadow(self._shared)
-        self._discovery = discovery
-        self._mode = Mode.UNINITIALIZED
-        self._private: sync.Server | None = None
         self._servers: list[zmq.asyncio.Socket] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()  # a new one for every change
         self._listeners: list[deque[Reply]] = []
-        self._closed = self._terminated = False
-        self._ports: Ports[zmq.asyncio.Socket] = Ports(
-            self._config,
-            self._context,
-            Binder(lambda: host or (discovery.host if discovery else hosts.default_host())),
-            self._partners_changed,
-        )
+        return self._context
 
     async def __aenter__(self) -> Client:
         return self
@@ -147,56 +120,15 @@ class Client:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    @property
-    def clientid(self) -> str:
-        """The name of the component."""
-        return self._config.clientid
-
-    @property
-    def mode(self) -> Mode:
-        """How this client gets its links."""
-        return self._mode
-
-    @property
-    def sockets(self) -> Mapping[str, zmq.asyncio.Socket]:
-        """The sockets by name."""
-        self._check()
-        return MappingProxyType(self._ports.sockets())
-
-    def port(
-        self,
-        name: str,
-        socktype: SocketType | None = None,
-        *,
-        bind: Addresses = None,
-        connect: Addresses = None,
-        params: ParamsLike = None,
-        patterns: ParamsLike = None,
-        options: Options = None,
-    ) -> zmq.asyncio.Socket:
-        """Make a named socket; see :meth:`yamz.Client.port`."""
-        self._check()
-        if self._mode is not Mode.UNINITIALIZED:
-            raise PortError(f"port {name!r}: ports are made before ready()")
-        return self._ports.make(name, socktype, bind, connect, params, patterns, options)
-
     async def ready(self, timeout: float | None = 5.0) -> Mode:
         """All ports are made: tell the server; see :meth:`yamz.Client.ready`."""
-        self._check()
-        if self._mode is not Mode.UNINITIALIZED:
-            return self._mode
-        for planned in self._ports.planned():
-            self._ports.make(planned.portid, None, None, None, None, None, None)
-        if not self._config.servers and not self._config.clientid:
-            self._ports.connect_directly()
-            self._mode = Mode.DIRECT
+        if self._complete():
             return self._mode
         servers = self._config.servers
         if not servers:
-            private = selfserver(self._config, self._shared, self._discovery)
-            self._private = await asyncio.to_thread(private.start)
+            self._private = await asyncio.to_thread(self._private_server().start)
             servers = tuple(self._private.addresses)
-        request = request_bytes(self._ports.request(), self._shared)
+        request = self._request()
         try:
             async with asyncio.timeout(timeout):
                 for number, address in enumerate(servers):
@@ -241,16 +173,6 @@ class Client:
         finally:
             self._listeners = [other for other in self._listeners if other is not news]
 
-    def links(self, port: str) -> list[str]:
-        """The addresses to which the port is connected now."""
-        self._check()
-        return sorted(self._ports[port].links)
-
-    def binds(self, port: str) -> list[str]:
-        """The concrete addresses at which the port is bound, with their attributes."""
-        self._check()
-        return list(self._ports[port].config.binds)
-
     async def close(self) -> None:
         """Close the sockets and tell the server."""
         if self._closed:
@@ -278,7 +200,7 @@ class Client:
         servers, self._servers = self._servers, []
         for server in servers:
             with contextlib.suppress(zmq.ZMQError):
-                await server.send(bye_bytes(self._config), zmq.NOBLOCK)
+                await server.send(self._farewell(), zmq.NOBLOCK)
             server.close(linger=FAREWELL_MS)
         private, self._private = self._private, None
         if private:

@@ -84,19 +84,21 @@ class Ports(Generic[S]):
                 raise PortError(f"port {port.config.portid!r}: partners of an inproc bind cannot be seen")
         return ports
 
-    def planned(self) -> list[PortConfig]:
-        """Ports of the configuration that were not made yet."""
-        return [port for name, port in self._planned.items() if name not in self._ports]
+    def make_planned(self) -> None:
+        """Make the ports of the configuration that were not made yet."""
+        for name in self._planned:
+            if name not in self._ports:
+                self.make(name)
 
     def make(
         self,
         name: str,
-        socktype: SocketType | None,
-        bind: Addresses,
-        connect: Addresses,
-        params: ParamsLike,
-        patterns: ParamsLike,
-        options: Options,
+        socktype: SocketType | None = None,
+        bind: Addresses = None,
+        connect: Addresses = None,
+        params: ParamsLike = None,
+        patterns: ParamsLike = None,
+        options: Options = None,
     ) -> S:
         """Make a port and bind it; connects are carried out when they are resolved."""
         config = self._plan(name, socktype, bind, connect, params, patterns)

@@ -637,7 +637,7 @@ def test_unreachable_static_endpoints_are_tolerated():
 
 
 def test_a_sequence_gap_does_not_tear_links_down(monkeypatch):
-    monkeypatch.setattr("yamz.server.GRACE", 1.0)
+    monkeypatch.setattr("yamz.serverloop.GRACE", 1.0)
     offer, source = offering(Static(), timing=world.QUICK)
     header_text = json.dumps({"children": [{"name": "out", "port": ["tcp://127.0.0.1:5"]}]})
     seek, sink = seeking(Static())

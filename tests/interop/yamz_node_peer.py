@@ -33,8 +33,8 @@ def watch(node: Node) -> None:
 def main(name: str, headers: str) -> None:
     discovery = ZreBeacon(interface="auto")
     with Node(name, headers=json.loads(headers), discovery=discovery, timing=Timing(0.5, 2.0, 0.25)) as node:
-        threading.Thread(target=watch, args=(node,), daemon=True).start()
         tell(event="READY", uuid=node.uuid)
+        threading.Thread(target=watch, args=(node,), daemon=True).start()
         for line in sys.stdin:
             command, *rest = json.loads(line)
             if command == "headers":
