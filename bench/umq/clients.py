@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 MAX_MESSAGE = 64 * 1024 * 1024
+PATIENCE = 30  # seconds, when a thousand connect to a busy machine
 
 
 class Client(ABC):
@@ -155,8 +156,9 @@ class SocketIoClient(Client):
     async def open(self, port: int) -> None:
         from socketio import AsyncClient
 
-        self._client = AsyncClient()
-        await self._client.connect(f"http://127.0.0.1:{port}", transports=["websocket"])
+        self._client = AsyncClient(request_timeout=PATIENCE)
+        url = f"http://127.0.0.1:{port}"
+        await self._client.connect(url, transports=["websocket"], wait_timeout=PATIENCE)
 
     async def close(self) -> None:
         await self._client.disconnect()
