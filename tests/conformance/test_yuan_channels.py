@@ -330,6 +330,23 @@ def test_a_source_that_fails_is_started_again() -> None:
     assert [m.frame for m in s.raw.take()] == ["again"]
 
 
+@pytest.mark.parametrize("leaves", ["consumer", "provider"])
+def test_a_source_that_fails_is_not_started_for_nobody(leaves: str) -> None:
+    s = Setup()
+    produced, publisher = provide(s.provider, {"pattern": "^Feed/"})
+    s.raw.register(subscriptions={"provider": ["Feed/1", "Feed/2"]})
+    s.world.advance(0.1)
+    for channel_id in ("Feed/1", "Feed/2"):
+        produced.live[channel_id].fail("boom")
+    if leaves == "consumer":
+        s.raw.leave()
+    else:
+        s.provider.core.withdraw_channel(publisher)
+    s.world.advance(2)
+    assert (produced.starts, produced.stops) == (2, 2)
+    assert publisher.sources == {}
+
+
 def test_channels_come_back_with_the_link() -> None:
     s = Setup()
     produced, _ = publish(s.provider, "Quote")

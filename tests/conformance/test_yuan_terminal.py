@@ -513,6 +513,26 @@ async def test_everything_ends_with_the_terminal() -> None:
             await pair.alice.request("Ping", {})
 
 
+async def test_channels_end_with_their_provider() -> None:
+    ended = asyncio.Event()
+
+    async def feed(channel_id: str) -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0.001)
+        finally:
+            ended.set()
+
+    async with Pair() as pair:
+        await pair.bob.provide_channel({"const": "Feed/1"}, feed)
+        async with pair.alice.consume_channel("Feed/1") as stream, asyncio.timeout(20):
+            assert await anext(stream) == 1
+            assert "Feed/1" in pair.alice._core.own_info()["subscriptions"]["bob"]  # not by a request
+            await pair.bob.close()
+            await ended.wait()
+
+
 async def test_terminal_metrics_have_the_names_of_the_protocol() -> None:
     async with Pair() as pair:
         await pair.bob.provide_service("Echo", {}, echo)

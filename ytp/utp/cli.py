@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -34,9 +33,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
-        # Who read the output has gone; Python would complain once more when it closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        raise  # click ends quietly when nobody reads any more
     except (YtpError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -90,6 +90,8 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
             runner.run(main)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        raise  # click ends quietly when nobody reads any more
     except (YtpError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 

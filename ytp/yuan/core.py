@@ -133,6 +133,12 @@ class TerminalCore:
         if self.peers is not None:
             self.peers.close()
 
+    def close(self) -> None:
+        """Nothing is offered any more, and no link will come."""
+        for publisher in self.publishers:
+            publisher.close()
+        self.publishers.clear()
+
     def receive(self, data: bytes | str) -> None:
         """Take one text from the host; what cannot be read is dropped and counted."""
         self.arriving = len(data)

@@ -127,6 +127,8 @@ class Publisher:
         self._accepts_full: Validator | None = (
             None if legacy_schema is None else compile_schema(legacy_schema)
         )
+        self._directory: Directory | None = None
+        self._restart: Timer | None = None
         self.service: Service | None = None
         if channel_type is not None:
             self.service = server.provide(
@@ -148,6 +150,8 @@ class Publisher:
 
     def close(self) -> None:
         """Withdraw the channels."""
+        if self._restart is not None:
+            self._restart.cancel()
         if self.service is not None:
             self._server.withdraw(self.service)
         for source in list(self.sources.values()):
@@ -172,8 +176,13 @@ class Publisher:
 
     def watch(self, directory: Directory) -> None:
         """Take up the subscriptions that older terminals have already declared."""
-        for info in list(directory.terminals.values()):
-            self.terminal_changed(None, info)
+        self._directory = directory
+        self._take_up_declared()
+
+    def _take_up_declared(self) -> None:
+        if self._directory is not None:
+            for info in list(self._directory.terminals.values()):
+                self.terminal_changed(None, info)
 
     def terminal_changed(self, old: TerminalInfo | None, new: TerminalInfo | None) -> None:
         """Follow the declarations of older terminals."""
@@ -224,18 +233,13 @@ class Publisher:
             self._handler.stop(source)
 
     def _failed(self, source: ChannelSource, error: str) -> None:
-        requests, declared = list(source.requests), set(source.declared)
+        requests, declared = list(source.requests), bool(source.declared)
         self._stop(source)
         for request in requests:
             request.fail(error)
-        if declared:
-            # Older consumers cannot be told; they expect the channel to come back.
-            self._timers.after(RESTART_DELAY, lambda: self._restart(source.channel_id, declared))
-
-    def _restart(self, channel_id: str, declared: set[str]) -> None:
-        source = self._source(channel_id)
-        source.declared |= declared
-        self._started(source)
+        if declared and (self._restart is None or self._restart.when is None):
+            # Older consumers cannot be told; they expect the channel to come back. Some may have gone by then.
+            self._restart = self._timers.after(RESTART_DELAY, self._take_up_declared)
 
 
 def split_channel(schema: Schema, channel_type: str | None) -> tuple[str | None, Schema]:

@@ -27,7 +27,7 @@ from .balance import Balancer, pick_balancer
 from .codec import MISSING, Message, Response, encode
 from .core import TerminalCore
 from .drive import TimerDriver
-from .errors import AuthFailed, Disconnected, ServiceFailed
+from .errors import AuthFailed, Disconnected, RequestTimeout, ServiceFailed
 from .handlers import ChannelHandler, Handler, SourceTasks, TaskHandler
 from .info import TerminalInfo
 from .keys import HandShakeOffer, KeyPair, SealedLink
@@ -180,6 +180,7 @@ class Terminal:
         if self._linking is not None:
             self._linking.cancel()
             await asyncio.gather(self._linking, return_exceptions=True)
+        self._core.close()
         if self._webrtc is not None:
             await self._webrtc.close()
         if self._driver is not None:
@@ -475,8 +476,11 @@ class Terminal:
         if not self._core.connected:
             raise Disconnected("Client Connection Disconnected")
         if not self._core.sync.listed:
-            async with asyncio.timeout(self._timeouts.first_message):
-                await self._ready.wait()
+            try:
+                async with asyncio.timeout(self._timeouts.first_message):
+                    await self._ready.wait()
+            except TimeoutError:
+                raise RequestTimeout("the host did not send its list of terminals") from None
 
     async def _await_provider(self, method: str, req: Any, seconds: float) -> None:
         directory = self._core.directory

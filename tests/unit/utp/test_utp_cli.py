@@ -138,6 +138,21 @@ def test_subscriber_ends_cleanly(broker: dict[str, Any]) -> None:
     subscriber.stderr.close()
 
 
+def test_nobody_reads_any_more(broker: dict[str, Any]) -> None:
+    url = f"tcp://127.0.0.1:{broker['port']}"
+    subscriber = start(
+        "sub", url, "unread", "--client-id", session(url, "unread", "1"), stderr=subprocess.PIPE
+    )
+    assert subscriber.stdout is not None
+    assert subscriber.stderr is not None
+    assert subscriber.stdout.readline() == "unread 1\n"
+    subscriber.stdout.close()
+    run("pub", url, "unread", "2")
+    assert subscriber.wait(DEADLINE) == 1
+    assert subscriber.stderr.read() == ""
+    subscriber.stderr.close()
+
+
 def test_a_rolling_log(tmp_path: Path) -> None:
     with served(tmp_path, "--roll", "64KiB", "--keep", "7d") as listening:
         url = f"tcp://127.0.0.1:{listening['port']}"

@@ -168,6 +168,27 @@ async def test_a_host_an_echo_and_a_table_in_processes_of_their_own() -> None:
                 await process.wait()
 
 
+async def test_nobody_reads_any_more() -> None:
+    async def ticks(channel_id: str) -> AsyncIterator[int]:
+        while True:
+            yield 1
+            await asyncio.sleep(0.001)
+
+    async with Host(port=0) as host, Terminal(host.url, "bob") as bob:
+        await bob.publish_channel("Ticks", ticks)
+        watch = await start("watch", "Ticks", "--url", host.url)
+        try:
+            assert await line(watch.stdout) == "1"
+            watch._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+            async with asyncio.timeout(30):
+                assert await watch.wait() == 1
+            assert await line(watch.stderr) == ""
+        finally:
+            if watch.returncode is None:
+                watch.kill()
+                await watch.wait()
+
+
 async def test_settings_that_cannot_work() -> None:
     result = await invoke("host", "--host", "0.0.0.0", "--port", "0")
     assert result.exit_code == 1
