@@ -158,7 +158,8 @@ def run_shell(block: Block, environment: dict[str, str]) -> None:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-        assert child.returncode == (130 if interrupt else 0), f"{block}: {line}\n{output}"
+        # Servers are meant to be ended so: for them it is no interruption.
+        assert child.returncode in ((0, 130) if interrupt else (0,)), f"{block}: {line}\n{output}"
 
 
 def run_c(block: Block, flags: list[str]) -> None:
@@ -193,6 +194,34 @@ def libytp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], list[str]]:
         return [*flags, str(library)]
 
     return build
+
+
+def test_settings_of_the_manual_and_the_example_are_those_that_serve_knows() -> None:
+    from ytp.serve import load
+
+    for block in blocks(ROOT / "docs/topics/serve.md"):
+        if block.language == "toml":
+            break
+    else:
+        pytest.fail("no TOML on the page")
+    example = ROOT / "examples/ytp-serve.toml"
+    written = tomllib.loads(block.text)
+    assert load(example, {}, {}) == load(None, {}, {**tomllib.loads(example.read_text()), **written})
+
+
+def test_the_unit_for_systemd_starts_a_command_that_exists() -> None:
+    import configparser
+
+    from ytp.cli.serve import command
+
+    unit = configparser.ConfigParser(interpolation=None, comment_prefixes=("#",))
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "examples/ytp-serve.service")
+    program, verb, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert Path(program).name == "ytp"
+    assert verb == command.name
+    words[words.index("--config") + 1] = str(ROOT / "examples/ytp-serve.toml")
+    command.make_context(verb, words)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
