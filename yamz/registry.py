@@ -17,11 +17,11 @@ from .errors import ConfigError
 from .match import Selector, Target
 from .tree import (
     MAX_HEADER_BYTES,
+    MAX_PARAMS,
     PeerClient,
     PeerHeader,
     PeerPort,
     PublishedSocket,
-    Vertex,
     build_header,
 )
 from .uri import Category, Pair
@@ -113,6 +113,7 @@ class Registry:
     def register(self, key: bytes, config: ClientConfig, context: str = "") -> None:
         """A client's request. Raises what is wrong with it; then nothing has changed."""
         _check_names(config)
+        _check_params(config)
         if self.find(config.clientid) is not None:
             raise ConfigError(f"clientid: {config.clientid!r} is in use")
         ports = {}
@@ -126,7 +127,7 @@ class Registry:
                 if uri.for_bind(address).category is not Category.CONCRETE:
                     raise ConfigError(f"binds: {address!r} is not concrete")
         offer = PeerHeader(self._params, (_published(config),))
-        client = _Client(config, context, ports, tuple(Vertex.from_flat(self.node, offer).sockets()))
+        client = _Client(config, context, ports, tuple(offer.sockets()))
         self._clients[key] = client
         if len(self.header().encode()) > MAX_HEADER_BYTES:
             del self._clients[key]
@@ -308,6 +309,19 @@ def _check_names(config: ClientConfig) -> None:
     for port in config.ports:
         if not uri.is_name(port.portid):
             raise ConfigError(f"portid: {port.portid!r} cannot be a path element")
+
+
+def _check_params(config: ClientConfig) -> None:
+    """More than peers accept would be published in vain."""
+    for port in config.ports:
+        for count in (
+            len(config.idparms) + len(port.idparms),
+            *(len(uri.parse(address).query) for address in port.binds),
+        ):
+            if count > MAX_PARAMS:
+                raise ConfigError(
+                    f"port {port.portid}: {count} attributes, at most {MAX_PARAMS} are accepted"
+                )
 
 
 def is_local(endpoint: str) -> bool:

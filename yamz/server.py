@@ -101,6 +101,8 @@ class Server:
             timing,
             republish,
         )
+        if len(self._settings.params) > tree.MAX_PARAMS:
+            raise ConfigError(f"params: {len(self._settings.params)}, at most {tree.MAX_PARAMS} are accepted")
         Patterns(self._settings.patterns)  # a bad expression is an error here, not in the thread
         self._loop: ServerLoop | None = None
         self._closed = False

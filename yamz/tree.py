@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from .uri import Pair
 __all__ = [
     "HEADER",
     "HEADER_PREFIX",
+    "MAX_PARAMS",
     "Params",
     "PeerClient",
     "PeerHeader",
@@ -42,6 +44,8 @@ HEADER_PREFIX = "YAMZ"  # names beginning with it are reserved
 MAX_HEADER_BYTES = 1 << 20
 MAX_ADDRESSES = 10_000
 MAX_DEPTH = 32
+MAX_PARAMS = 256  # set in one place: by a vertex, a client, a port, an address
+_FEW = 32  # parameters that may be copied for every socket below
 
 Json = Any
 Params = Mapping[str, tuple[str, ...]]
@@ -136,6 +140,19 @@ class PeerHeader:
             "clients": [client.to_json() for client in self.clients],
         }
 
+    def sockets(self) -> Iterator[PublishedSocket]:
+        """Every socket, with the parameters that hold for it."""
+        of_node = inherit({}, self.idparms)
+        for client in self.clients:
+            if client.clientid.count("/") >= MAX_DEPTH:
+                continue
+            path = client.clientid.split("/")
+            of_client = inherit(of_node, client.idparms)
+            for port in client.ports:
+                if port.addresses:
+                    addresses = _read_addresses(port.addresses, inherit(of_client, port.idparms))
+                    yield PublishedSocket((*path, port.portid), port.ztype, tuple(addresses))
+
 
 @dataclass(slots=True)
 class Vertex:
@@ -214,10 +231,15 @@ def inherit(above: Params, pairs: Sequence[Pair]) -> Params:
     """Parameters one level down: a key that is set here replaces all its values from above."""
     if not pairs:
         return above
-    own: dict[str, tuple[str, ...]] = {}
+    values: dict[str, list[str]] = {}
     for key, value in pairs:
-        own[key] = (*own.get(key, ()), value)
-    return {**above, **own}
+        values.setdefault(key, []).append(value)
+    own = {key: tuple(found) for key, found in values.items()}
+    if len(above) <= _FEW:
+        return {**above, **own}
+    # A short header could ask for many copies of many parameters.
+    maps = above.maps if isinstance(above, ChainMap) else [above]
+    return ChainMap(own, *maps)
 
 
 def build_header(node: str, peer: PeerHeader) -> str:
@@ -239,8 +261,8 @@ def read_header(text: str, peer: str = "") -> list[PublishedSocket]:
         obj = json.loads(text)
         if not isinstance(obj, dict):
             raise ValueError("not an object")
-        root = Vertex.from_json(obj) if "children" in obj else Vertex.from_flat("", PeerHeader.from_json(obj))
-        return _within_limit(root.sockets(), peer)
+        layout = Vertex.from_json(obj) if "children" in obj else PeerHeader.from_json(obj)
+        return _within_limit(layout.sockets(), peer)
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         log.warning("peer %s: %s header cannot be read, ignored: %s", peer, HEADER, error)
         return []
@@ -254,6 +276,8 @@ def read_pairs(obj: Json) -> tuple[Pair, ...]:
         items = (_read_pair(item) for item in obj)
     else:
         raise ValueError("parameters are a list or an object")
+    if len(obj) > MAX_PARAMS:
+        raise ValueError(f"{len(obj)} parameters, at most {MAX_PARAMS} are accepted")
     return tuple((_string(key), _string(value)) for key, value in items)
 
 
@@ -287,7 +311,7 @@ def _read_addresses(texts: Iterable[str], params: Params) -> Iterator[PublishedA
             address = uri.parse(text)
         except AddressError:
             continue
-        if address.category is uri.Category.CONCRETE:
+        if address.category is uri.Category.CONCRETE and len(address.query) <= MAX_PARAMS:
             yield PublishedAddress(address.address, inherit(params, address.query))
 
 

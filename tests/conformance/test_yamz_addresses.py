@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import stat
+import tracemalloc
 
 import pytest
 import yamz_world as world
@@ -375,6 +376,64 @@ def test_accepted_forms_of_a_port(port):
 def test_addresses_that_nobody_can_connect_to_are_left_out():
     header = {"children": [{"name": "p", "port": ["tcp://*:*", "yamz://n/x", "rubbish", "tcp://h:1"]}]}
     assert by_path(read_header(json.dumps(header))) == {"p": [("tcp://h:1", {})]}
+
+
+def test_many_parameters_for_many_sockets_cost_little():
+    """A header of 600 kB that would be gigabytes if every socket had its own copy of what it inherits."""
+    sockets = [{"name": f"s{n}", "port": f"tcp://h:1?own={n}"} for n in range(10_000)]
+    level: dict = {"name": "inner", "children": sockets}
+    for depth in range(20):
+        params = {f"k{depth}-{n}": "v" for n in range(tree.MAX_PARAMS)}
+        level = {"name": "outer", "params": params, "children": [level]}
+    text = json.dumps({"children": [level]})
+    tracemalloc.start()
+    try:
+        published = read_header(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(published) == 10_000
+    assert peak < 100 << 20
+    params = published[7].addresses[0].params
+    assert (params["own"], params["k0-3"], params["k19-255"]) == (("7",), ("v",), ("v",))
+    assert len(params) == 20 * tree.MAX_PARAMS + 1
+    assert Patterns([("own", "7"), ("k5-5", ".")]).match(params)
+
+
+@pytest.mark.parametrize("many", ["clients", "children"])
+def test_many_vertices_without_sockets_cost_little(many):
+    """Reading takes time in proportion to the size: 40,000 squared would end in the time limit of all tests."""
+    name = "clientid" if many == "clients" else "name"
+    text = json.dumps({many: [{name: f"c{n}"} for n in range(40_000)]}, separators=(",", ":"))
+    assert read_header(text) == []
+
+
+def test_too_many_parameters_in_one_place(caplog):
+    many = [["k", str(n)] for n in range(tree.MAX_PARAMS + 1)]
+    query = "&".join(f"k={n}" for n in range(tree.MAX_PARAMS + 1))
+    good = {"name": "good", "port": "tcp://h:1", "params": many[1:]}
+    bad = {"name": "bad", "port": "tcp://h:1", "params": many}
+    worse = {"name": "worse", "port": f"tcp://h:1?{query}"}
+    found = by_path(read_header(json.dumps({"children": [bad, worse, good]})))
+    assert list(found) == ["worse", "good"]
+    assert found["worse"] == []
+    assert read_header(json.dumps({"params": many, "children": [good]})) == []
+    assert "257 parameters" in caplog.text
+
+
+def test_more_parameters_than_peers_accept_are_refused():
+    many = {f"k{n}": "v" for n in range(200)}
+    with pytest.raises(yamz.ConfigError, match="257"):
+        yamz.Server("n", params={f"k{n}": "v" for n in range(257)})
+    with yamz.zre.Memory() as network, yamz.Server("n", discovery=network) as server:
+        with server.client("c", params=many) as client:
+            client.port("p", zmq.PUB, bind="inproc://*", params={f"l{n}": "v" for n in range(57)})
+            with pytest.raises(yamz.RequestRefused, match="257 attributes"):
+                client.ready()
+        with server.client("d") as client:
+            client.port("p", zmq.PUB, bind="inproc://*?" + "&".join(f"k={n}" for n in range(257)))
+            with pytest.raises(yamz.RequestRefused, match="257 attributes"):
+                client.ready()
 
 
 def test_header_limits(caplog):
