@@ -401,6 +401,38 @@ def test_more_peers_than_the_limit_are_ignored_and_logged_once(caplog):
     assert caplog.text.count("are the limit") == 1
 
 
+def test_greetings_may_not_take_memory_without_end(caplog):
+    node = Protocol(A, "A", ENDPOINTS[A], limits=Limits(greeting=2000, greetings=5000))
+
+    def greet(number: int, size: int) -> None:
+        hello = codec.Hello(f"tcp://10.0.0.1:{number}", str(number), headers={"X": "x" * size})
+        node.received([b"\x01" + number.to_bytes(16, "big"), *codec.encode(hello, 1)], 0.0)
+
+    greet(1, 2000)
+    assert node.take() == []
+    assert caplog.text.count("longer ones are ignored") == 1
+    for number in range(2, 20):
+        greet(number, 1500)
+    assert [peer.name for peer in node.peers()] == ["2", "3", "4"]
+    greet(3, 1900)  # no room for more of a peer that is there, either
+    assert len(node.peers()[1].headers["X"]) == 1500
+    greet(3, 10)  # less is welcome
+    assert len(node.peers()[1].headers["X"]) == 10
+    greet(20, 1300)
+    assert node.peers()[-1].name == "20"
+    for number in (2, 3, 4, 20):
+        node.lost(number.to_bytes(16, "big"))
+    greet(21, 1900)
+    greet(22, 1900)
+    assert [peer.name for peer in node.peers()] == ["21", "22"]
+
+
+def test_more_headers_than_a_node_can_have_are_refused():
+    hello = codec.Hello(ENDPOINTS[A], "A", headers={str(number): "" for number in range(1025)})
+    with pytest.raises(CodecError, match="1025 announced"):
+        codec.decode(codec.encode(hello, 1))
+
+
 def test_a_peer_cannot_make_us_remember_groups_without_end(pair):
     b, identity = pair.nodes[B], pair.nodes[A].identity
     for number in range(3000):

@@ -40,6 +40,7 @@ VERSION = 2
 PREFIX_SIZE = 4  # signature, command, version
 HEAD_SIZE = 6  # and the sequence number
 MAX_STRING = 255
+MAX_HEADERS = 1024  # of one HELLO; each costs many times the eight bytes that it may be long
 GROUP_END = HEAD_SIZE + 1 + MAX_STRING  # of the longest SHOUT
 STATUS_END = GROUP_END + 1  # of the longest JOIN
 
@@ -321,6 +322,8 @@ def _decode_hello(frame: bytes) -> Message:
         if at <= end:
             field = "headers"
         count = _unpack_number4(frame, at)[0]
+        if count > MAX_HEADERS:
+            raise CodecError(field, at, f"{count} announced, at most {MAX_HEADERS} are accepted")
         at += 4
         for _ in range(count):
             start = at + 1

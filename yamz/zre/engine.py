@@ -19,6 +19,7 @@ log = logging.getLogger("yamz.zre")
 
 MAX_MESSAGE = 16 << 20
 MAX_RECEIVES = 512  # in one turn, so that timers and calls get theirs
+MAX_RECEIVED = 2 * MAX_MESSAGE  # bytes in one turn
 SEND_QUEUE = 100_000
 FAREWELL_MS = 200
 
@@ -147,12 +148,16 @@ class Engine:
     def _receive(self, now: float) -> None:
         assert self._router
         receive, handle = self._router.recv_multipart, self.protocol.received
+        received = 0
         for _ in range(MAX_RECEIVES):
             try:
                 frames = receive(zmq.NOBLOCK)
             except zmq.Again:
                 return
             handle(frames, now)
+            received += sum(map(len, frames))
+            if received > MAX_RECEIVED:
+                return  # the rest is still there in the next turn
 
     def _sighted(self, sighting: Sighting, now: float) -> None:
         if not isinstance(sighting, Found):

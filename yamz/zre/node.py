@@ -17,12 +17,14 @@ from ..errors import ConfigError, NotOnline, PeerUnknown, Terminated
 from ..loop import Loop
 from .discovery import Discovery, ZreBeacon
 from .engine import Engine
-from .events import Event
+from .events import Event, Shout, Whisper
 from .protocol import Limits, PeerInfo, Timing
 
 __all__ = ["Node", "Overflow"]
 
 log = logging.getLogger("yamz.zre.node")
+
+FRAME_COST = 64  # bytes that an empty frame takes
 
 R = TypeVar("R")
 
@@ -36,9 +38,11 @@ class _Inbox:
     by then still gets in.
     """
 
-    def __init__(self, size: int, drop: bool) -> None:
+    def __init__(self, size: int, max_bytes: int, drop: bool) -> None:
         self._events: deque[Event] = deque()
+        self._bytes = 0
         self._size = size
+        self._max_bytes = max_bytes
         self._drop = drop
         self._changed = threading.Condition()
         self._closed = False
@@ -49,22 +53,24 @@ class _Inbox:
             return
         with self._changed:
             for event in events:
-                if self._drop and len(self._events) >= self._size:
+                self._bytes += _content_size(event)
+                while self._drop and self._events and self._is_full():
                     if not self.dropped:
                         log.warning("nobody takes the events; the oldest are dropped")
-                    self._events.popleft()
+                    self._pop()
                     self.dropped += 1
                 self._events.append(event)
             self._changed.notify_all()
 
     def full(self) -> bool:
-        return len(self._events) >= self._size
+        with self._changed:
+            return self._is_full()
 
     def get(self, timeout: float | None) -> Event | None:
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._closed, timeout)
             if self._events:
-                return self._events.popleft()
+                return self._pop()
             if self._closed:
                 raise Terminated("the node is stopped")
             return None
@@ -73,6 +79,20 @@ class _Inbox:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def _is_full(self) -> bool:
+        return len(self._events) >= self._size or self._bytes > self._max_bytes
+
+    def _pop(self) -> Event:
+        event = self._events.popleft()
+        self._bytes -= _content_size(event)
+        return event
+
+
+def _content_size(event: Event) -> int:
+    if isinstance(event, Whisper | Shout):
+        return sum(map(len, event.content)) + FRAME_COST * len(event.content)
+    return 0
 
 
 class _NodeLoop(Loop):
@@ -116,8 +136,9 @@ class _NodeLoop(Loop):
 class Node:
     """One node of a ZRE network, with its own thread; usable from every thread.
 
-    ``queue`` events are kept for you; when there are more, ``overflow`` decides: ``"drop_oldest"``
-    (counted in :attr:`dropped`) or ``"block"`` (the node stops reading; peers may give it up).
+    ``queue`` events and ``queue_bytes`` of their content are kept for you; when there are more,
+    ``overflow`` decides: ``"drop_oldest"`` (counted in :attr:`dropped`) or ``"block"`` (the node stops
+    reading; peers may give it up).
 
         with Node("hello", headers={"X-ROLE": "greeter"}) as node:
             node.join("chat")
@@ -136,19 +157,20 @@ class Node:
         timing: Timing | None = None,
         limits: Limits | None = None,
         queue: int = 10_000,
+        queue_bytes: int = 64 << 20,
         overflow: Overflow = "drop_oldest",
     ) -> None:
-        if queue < 1 or overflow not in ("drop_oldest", "block"):
-            raise ConfigError("queue: at least 1; overflow: drop_oldest or block")
+        if queue < 1 or queue_bytes < 1 or overflow not in ("drop_oldest", "block"):
+            raise ConfigError("queue, queue_bytes: at least 1; overflow: drop_oldest or block")
         self.name = name
         self._uuid = os.urandom(16)
         self._headers = dict(headers or {})
         self._discovery = discovery or ZreBeacon()
         self._options: dict[str, Any] = {"context": context, "timing": timing, "limits": limits}
-        self._queue = queue
+        self._queue = queue, queue_bytes
         self._block = overflow == "block"
         self._loop: _NodeLoop | None = None
-        self._inbox = _Inbox(queue, not self._block)
+        self._inbox = _Inbox(*self._queue, not self._block)
 
     def __enter__(self) -> Node:
         return self.start()
@@ -174,7 +196,7 @@ class Node:
     def start(self) -> Node:
         """Join the network; does nothing when already there."""
         if self._loop is None:
-            self._inbox = _Inbox(self._queue, not self._block)
+            self._inbox = _Inbox(*self._queue, not self._block)
             loop = _NodeLoop(f"zre-{self.name}", self._engine, self._inbox, self._block)
             loop.start()
             self._loop = loop

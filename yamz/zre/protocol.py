@@ -94,6 +94,8 @@ class Limits:
     peers: int = 4096
     unanswered: int = 256  # found, greeted, and not heard of yet; the oldest makes room
     groups: int = 1024  # of one peer; it may join more, we do not take note
+    greeting: int = 4 << 20  # bytes of one HELLO; a longer one is ignored
+    greetings: int = 256 << 20  # bytes of the HELLOs of all peers; further peers are ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class _Peer:
     awaiting: bool = False  # we sent a HELLO that its next HELLO answers
     stale: bool = False  # our headers changed after our last HELLO
     greeted: float = 0.0
+    size: int = 0  # of its last HELLO
     sent: int = 0
     got: int = 0
 
@@ -157,6 +160,7 @@ class Protocol:
         self._effects: list[Effect] = []
         self._hello: list[bytes] | None = None  # the same for all peers, until something changes
         self._full = False
+        self._greetings = 0  # bytes
 
     # What happens to the node
 
@@ -199,7 +203,9 @@ class Protocol:
             log.debug("message of %s discarded: %s", uuid.hex(), error)
             return
         if type(message) is codec.Hello:
-            self._on_hello(uuid, peer, sequence, message, now)
+            size = len(frames[1])
+            if self._has_room(size - (peer.size if peer else 0), size):
+                self._on_hello(uuid, peer, sequence, message, size, now)
         elif peer and peer.ready:
             expected = (peer.got + 1) & SEQUENCE_MASK
             # One implementation goes from 65534 straight to 0.
@@ -300,9 +306,7 @@ class Protocol:
         if len(self._unanswered) >= self._limits.unanswered:
             self._drop(self._peers[next(iter(self._unanswered))], ExitReason.EXPIRED)
         if len(self._peers) >= self._limits.peers:
-            if not self._full:
-                log.warning("%d peers are the limit; others are ignored", self._limits.peers)
-            self._full = True
+            self._complain("%d peers are the limit; others are ignored", self._limits.peers)
             return None
         peer = _Peer(uuid, uuid.hex().upper(), endpoint, heard=now)
         self._peers[uuid] = self._by_endpoint[endpoint] = peer
@@ -310,8 +314,25 @@ class Protocol:
         self._effects.append(Connect(uuid, endpoint))
         return peer
 
+    def _has_room(self, more: int, size: int) -> bool:
+        limits = self._limits
+        if size > limits.greeting:
+            self._complain("a HELLO may have %d bytes; longer ones are ignored", limits.greeting)
+        elif more > 0 and self._greetings + more > limits.greetings:
+            self._complain("%d bytes of HELLOs are the limit; others are ignored", limits.greetings)
+        else:
+            return True
+        return False
+
+    def _complain(self, text: str, limit: int) -> None:
+        """Once, until there is room again."""
+        if not self._full:
+            log.warning(text, limit)
+        self._full = True
+
     def _drop(self, peer: _Peer, reason: ExitReason) -> None:
         self._full = False
+        self._greetings -= peer.size
         del self._peers[peer.uuid]
         self._unanswered.pop(peer.uuid, None)
         if self._by_endpoint.get(peer.endpoint) is peer:
@@ -332,7 +353,7 @@ class Protocol:
         self._effects.append(Send(peer.uuid, self._hello))
 
     def _on_hello(
-        self, uuid: bytes, peer: _Peer | None, sequence: int, hello: codec.Hello, now: float
+        self, uuid: bytes, peer: _Peer | None, sequence: int, hello: codec.Hello, size: int, now: float
     ) -> None:
         if sequence != FIRST:
             log.info("HELLO of %s with number %d, ignored", uuid.hex(), sequence)
@@ -350,6 +371,8 @@ class Protocol:
         elif peer.stale:
             self._greet(peer, now)
         self._introduce(peer, hello, answered)
+        self._greetings += size - peer.size
+        peer.size = size
         peer.heard = now
         peer.got = sequence
 

@@ -301,6 +301,41 @@ def test_events_that_nobody_takes_are_dropped_and_counted(network, caplog):
     assert caplog.text.count("nobody takes the events") == 1
 
 
+def test_events_are_counted_by_their_size_too(network):
+    with Node("a", discovery=network, queue_bytes=10_000) as a, Node("b", discovery=network) as b:
+        until(lambda: b.peers() and a.peers())
+        for number in range(4):
+            b.whisper(a.uuid, b"%d" % number, bytes(4000))
+        until(lambda: a.dropped == 3)  # the Enter and two whispers
+        assert [a.recv(WAIT).content[0] for _ in range(2)] == [b"2", b"3"]
+        b.whisper(a.uuid, b"larger than all", bytes(20_000))
+        assert a.recv(WAIT).content[0] == b"larger than all"
+        assert a.dropped == 3
+
+
+def test_a_blocking_node_reads_large_messages_as_fast_as_they_are_taken(network):
+    with (
+        Node("a", discovery=network, queue_bytes=10_000, overflow="block") as a,
+        Node("b", discovery=network) as b,
+    ):
+        until(lambda: b.peers())
+        for number in range(100):
+            b.whisper(a.uuid, b"%d" % number, bytes(4000))
+        taken = (a.recv(WAIT) for _ in range(101))
+        assert [int(event.content[0]) for event in taken if isinstance(event, Whisper)] == list(range(100))
+        assert a.dropped == 0
+
+
+def test_one_turn_reads_a_bounded_amount(network, monkeypatch):
+    monkeypatch.setattr("yamz.zre.engine.MAX_RECEIVED", 10_000)
+    with Node("a", discovery=network) as a, Node("b", discovery=network) as b:
+        until(lambda: b.peers() and a.peers())
+        for number in range(20):
+            b.whisper(a.uuid, b"%d" % number, bytes(4000))
+        events = [a.recv(WAIT) for _ in range(21)]
+        assert [int(event.content[0]) for event in events if isinstance(event, Whisper)] == list(range(20))
+
+
 def test_a_node_may_stop_reading_instead(network):
     with Node("a", discovery=network, queue=3, overflow="block") as a, Node("b", discovery=network) as b:
         until(lambda: b.peers())
