@@ -393,7 +393,17 @@ class Handle:
         for number in range(start, lib.ytp_bus_index_count(self._bus) + 1):
             if lib.ytp_bus_checkpoint(self._bus, number, c, err) == OK:
                 found.append(
-                    (number, c.offset, c.seqno, c.running_max, c.time_min, c.time_max, c.bytes, c.channels, c.peers)
+                    (
+                        number,
+                        c.offset,
+                        c.seqno,
+                        c.running_max,
+                        c.time_min,
+                        c.time_max,
+                        c.bytes,
+                        c.channels,
+                        c.peers,
+                    )
                 )
         return found
 
@@ -410,7 +420,9 @@ class Handle:
         if code != OK:
             self.fail(code, err)
 
-    def salvage(self, target: Handle, unverified: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+    def salvage(
+        self, target: Handle, unverified: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
         """Copies what can be reached into a new file; returns the report as a dict."""
         expect(target, Handle)
         r, err, damage = new("ytp_salvage_report_t *"), new(ERROR), new(ERROR)
@@ -666,7 +678,10 @@ class Writer:
         error = failure(code, err, self._handle.path)
         if isinstance(error, errors.YtpError):
             error.written = written  # type: ignore[attr-defined]
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # no cycle of error and frame: cffi's buffers do not survive being garbage collected
 
     def write_rows(self, rows: list[Buffer], times: Buffer | None = None, time: int | None = None) -> int:
         """Appends buffers; ``times`` is a contiguous uint64 array or None. Returns how many are in."""
@@ -715,6 +730,46 @@ class Writer:
         if code != OK:
             self._fail_after(written[0], code, err)
         return int(written[0])
+
+    def write_arrow(self, rows: Any, times: Buffer | None = None, time: int | None = None) -> int:
+        """Appends the values of an Arrow array or stream of arrays of bytes or text, straight from its buffers."""
+        stamp = stamp_of(time)
+        count = 0 if times is None else len(memoryview(times))
+        stamps = times_of(times, count)
+        if times is not None and count == 0:
+            stamps = new(NUMBER)
+        written, err = new("size_t *"), new(ERROR)
+        if hasattr(rows, "__arrow_c_array__"):
+            schema, array = rows.__arrow_c_array__()
+            code = lib.ytp_bus_write_arrow(
+                self._handle._bus,
+                self._w,
+                stamps,
+                count,
+                stamp,
+                content_of(schema, "struct ArrowSchema *", b"arrow_schema"),
+                content_of(array, "struct ArrowArray *", b"arrow_array"),
+                written,
+                err,
+            )
+        else:
+            capsule = rows.__arrow_c_stream__()
+            stream = content_of(capsule, "struct ArrowArrayStream *", b"arrow_array_stream")
+            code = lib.ytp_bus_write_arrow_stream(
+                self._handle._bus, self._w, stamps, count, stamp, stream, written, err
+            )
+        if code != OK:
+            self._fail_after(written[0], code, err)
+        return int(written[0])
+
+
+def content_of(capsule: Any, kind: str, name: bytes) -> Any:
+    """What a PyCapsule holds, as a pointer of this kind."""
+    import ctypes
+
+    take = ctypes.pythonapi.PyCapsule_GetPointer
+    take.restype, take.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ffi.cast(kind, take(capsule, name))
 
 
 class Reservation(Mapped):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow  # type: ignore[import-untyped]
 
-__all__ = ["COLUMNS", "Scan", "Time"]
+__all__ = ["COLUMNS", "Scan", "Table", "Time"]
 
 COLUMNS = ("offset", "seqno", "time", "peer", "channel", "payload")
 Time = int | datetime | np.datetime64
@@ -28,7 +29,91 @@ NODE_COST = 64  # bytes of payload that cost as much as the node around them
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
-class Scan:
+class Table(ABC):
+    """Messages as Arrow columns: what every consumer can be given, made of plans that are read one after the other."""
+
+    _columns: tuple[str, ...]
+    _payload: Payload
+
+    @abstractmethod
+    def _plans(self, payload: Payload) -> list[Any]:
+        """What to read, at least one; each reads its file up to the end that it has now."""
+
+    @abstractmethod
+    def _counting(self) -> Table:
+        """The same without columns."""
+
+    @abstractmethod
+    def split(self, parts: int) -> Sequence[Table]:
+        """Cuts the log as it stands into consecutive parts."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._columns
+
+    # --- the Arrow protocols ---
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        plans = self._plans(self._payload)
+        return plans[0].__arrow_c_stream__() if len(plans) == 1 else core.chain(plans)
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._plans(self._payload)[0].__arrow_c_schema__()
+
+    def batches(self, payload: Payload | None = None) -> Iterator[pyarrow.RecordBatch]:
+        """Record batches one by one; the log is read as they are taken."""
+        arrow = need("pyarrow")
+        for plan in self._plans(payload or self._payload):
+            for batch in plan:
+                yield arrow.record_batch(batch)
+
+    # --- whole results ---
+
+    def to_arrow(self, payload: Payload = "binary", *, threads: int = 1) -> pyarrow.Table:
+        """A :class:`pyarrow.Table`. With ``threads`` the log is cut into ranges that are read side by side."""
+        arrow = need("pyarrow")
+        schema = arrow.schema(self._plans(payload)[0])
+        if threads <= 1:
+            return arrow.Table.from_batches(self.batches(payload), schema)
+        with ThreadPoolExecutor(threads) as pool:
+            parts = pool.map(lambda part: list(part.batches(payload)), self.split(threads))
+            return arrow.Table.from_batches([batch for part in parts for batch in part], schema)
+
+    def to_pandas(self, payload: Payload = "binary") -> pandas.DataFrame:
+        """A :class:`pandas.DataFrame`; peers and channels are categories."""
+        need("pandas")
+        return self.to_arrow(payload).unify_dictionaries().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """A :class:`polars.DataFrame` whose payloads lie in the mapped file."""
+        pl = need("polars")
+        frames = [pl.DataFrame(batch) for plan in self._plans("view") for batch in plan]
+        frame: polars.DataFrame = pl.concat(frames, rechunk=False) if frames else pl.DataFrame(self)
+        return frame
+
+    def to_numpy(self, dtype: Any = None) -> dict[str, np.ndarray[Any, Any]]:
+        """Arrays by column: int64, datetime64[ns], str objects; payloads as bytes objects.
+
+        With ``dtype`` the payloads are one array of that type, in which every payload is one record.
+        """
+        table = self.to_arrow("binary").combine_chunks()
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        for name in self._columns:
+            column = table.column(name)
+            if name == "payload" and dtype is not None:
+                arrays[name] = records(column, np.dtype(dtype))
+            elif name in ("peer", "channel"):
+                arrays[name] = column.cast("string").to_numpy(zero_copy_only=False)
+            else:
+                arrays[name] = column.to_numpy(zero_copy_only=False)
+        return arrays
+
+    def count(self) -> int:
+        """How many messages pass the filters."""
+        return sum(len(batch) for plan in self._counting()._plans("view") for batch in plan)
+
+
+class Scan(Table):
     """The messages of a log as Arrow columns. Made by :meth:`ytp.Bus.scan`.
 
     ``offset`` int64, ``seqno`` int64 (1-based place in the list), ``time`` timestamp[ns], ``peer`` and ``channel``
@@ -57,6 +142,7 @@ class Scan:
         payload: Payload = "view",
         batch_rows: int = 16_384,
         ranges: Sequence[Range] | None = None,
+        offset_base: int = 0,
     ) -> None:
         if payload not in ("view", "binary"):
             raise ValueError(f"payload {payload!r} is not one of view, binary")
@@ -73,14 +159,11 @@ class Scan:
         self._payload: Payload = payload
         self._batch_rows = batch_rows
         self._ranges = None if ranges is None else list(ranges)
+        self._offset_base = offset_base
         self._plan(payload, [])  # raises now what would be raised later
 
     def __repr__(self) -> str:
         return f"<Scan {self._handle.path!r} of {', '.join(self._patterns) or 'everything'}>"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self._columns
 
     def _plan(self, payload: Payload, ranges: list[Range] | None = None) -> Any:
         until = TIME_MAX if self._until is None else self._until - 1
@@ -89,6 +172,8 @@ class Scan:
         if until < TIME_MIN:  # nothing lies before the smallest time
             until, ranges = TIME_MIN, []
         matches = [(core.MATCH_PATTERN, 0, encoded(text, "a pattern")) for text in self._patterns]
+        if "/" in self._patterns:
+            matches = []  # everything: nothing to compare
         peers = [] if self._peer is None else [(core.MATCH_EXACT, 0, encoded(self._peer, "a peer name"))]
         return core.ScanPlan(
             self._handle,
@@ -100,7 +185,14 @@ class Scan:
             time_max=until,
             ranges=ranges,
             batch_rows=self._batch_rows,
+            offset_base=self._offset_base,
         )
+
+    def _plans(self, payload: Payload) -> list[Any]:
+        return [self._plan(payload)]
+
+    def _counting(self) -> Scan:
+        return self._with([])
 
     def _wanted_ranges(self) -> list[Range] | None:
         """What the index of the file leaves to be read for the times asked for; None for everything."""
@@ -118,65 +210,6 @@ class Scan:
         low = TIME_MIN if self._since is None else self._since
         high = TIME_MAX if self._until is None else self._until - 1
         return [cut[0] for cut in cuts if cut[6] >= low and cut[5] <= high]
-
-    # --- the Arrow protocols ---
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        return self._plan(self._payload).__arrow_c_stream__()
-
-    def __arrow_c_schema__(self) -> Any:
-        return self._plan(self._payload).__arrow_c_schema__()
-
-    def batches(self, payload: Payload | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """Record batches one by one; the log is read as they are taken."""
-        arrow = need("pyarrow")
-        for batch in self._plan(payload or self._payload):
-            yield arrow.record_batch(batch)
-
-    # --- whole results ---
-
-    def to_arrow(self, payload: Payload = "binary", *, threads: int = 1) -> pyarrow.Table:
-        """A :class:`pyarrow.Table`. With ``threads`` the log is cut into ranges that are read side by side."""
-        arrow = need("pyarrow")
-        schema = arrow.schema(self._plan(payload))
-        if threads <= 1:
-            return arrow.Table.from_batches(self.batches(payload), schema)
-        with ThreadPoolExecutor(threads) as pool:
-            parts = pool.map(lambda part: list(part.batches(payload)), self.split(threads))
-            return arrow.Table.from_batches([batch for part in parts for batch in part], schema)
-
-    def to_pandas(self, payload: Payload = "binary") -> pandas.DataFrame:
-        """A :class:`pandas.DataFrame`; peers and channels are categories."""
-        need("pandas")
-        return self.to_arrow(payload).unify_dictionaries().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """A :class:`polars.DataFrame` whose payloads lie in the mapped file."""
-        pl = need("polars")
-        frames = [pl.DataFrame(batch) for batch in self._plan("view")]
-        frame: polars.DataFrame = pl.concat(frames, rechunk=False) if frames else pl.DataFrame(self)
-        return frame
-
-    def to_numpy(self, dtype: Any = None) -> dict[str, np.ndarray[Any, Any]]:
-        """Arrays by column: int64, datetime64[ns], str objects; payloads as bytes objects.
-
-        With ``dtype`` the payloads are one array of that type, in which every payload is one record.
-        """
-        table = self.to_arrow("binary").combine_chunks()
-        arrays: dict[str, np.ndarray[Any, Any]] = {}
-        for name in self._columns:
-            column = table.column(name)
-            if name == "payload" and dtype is not None:
-                arrays[name] = records(column, np.dtype(dtype))
-            elif name in ("peer", "channel"):
-                arrays[name] = column.cast("string").to_numpy(zero_copy_only=False)
-            else:
-                arrays[name] = column.to_numpy(zero_copy_only=False)
-        return arrays
-
-    def count(self) -> int:
-        """How many messages pass the filters."""
-        return sum(len(batch) for batch in self._with([])._plan("view"))
 
     def split(self, parts: int) -> list[Scan]:
         """Cuts the log as it stands into at most ``parts`` consecutive scans of about equal size."""

@@ -64,8 +64,8 @@ class Channel(core.Writer):
         return f"<Channel {self.name!r} of {self.peer.name!r}>"
 
     def write_many(self, rows: Any, times: Any = None) -> int:
-        """Appends many messages at once: a 2-D numpy array (one message a row), an Arrow binary array, or any
-        iterable of buffers.
+        """Appends many messages at once: a 2-D numpy array (one message a row), an array of bytes or text of
+        any Arrow library (pyarrow, polars, nanoarrow ...), or any iterable of buffers.
 
         ``times`` is one number for all, a sequence of nanoseconds, or None for now. Returns the number of rows.
 
@@ -76,8 +76,8 @@ class Channel(core.Writer):
         stamp, stamps = stamps_of(times)
         if isinstance(rows, np.ndarray):
             return int(self._write_array(rows, stamps, stamp))
-        if hasattr(rows, "to_pylist"):
-            rows = rows.to_pylist()
+        if is_arrow(rows):
+            return int(self.write_arrow(rows, stamps, stamp))
         return int(self.write_rows(list(rows), stamps, stamp))
 
     def _write_array(self, rows: np.ndarray[Any, Any], stamps: Any, stamp: int | None) -> int:
@@ -89,6 +89,11 @@ class Channel(core.Writer):
             rows = np.ascontiguousarray(rows)
         width = rows.shape[1] * rows.itemsize
         return int(self.write_strided(rows, width, rows.shape[0], rows.strides[0], stamps, stamp))
+
+
+def is_arrow(rows: Any) -> bool:
+    """Whether something offers its rows by the Arrow C data interface."""
+    return hasattr(rows, "__arrow_c_array__") or hasattr(rows, "__arrow_c_stream__")
 
 
 def stamps_of(times: Any) -> tuple[int | None, np.ndarray[Any, np.dtype[np.uint64]] | None]:
@@ -121,6 +126,7 @@ class ReplayedChannel(Channel):
         rows = rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)
         for i, row in enumerate(rows):
             data = np.ascontiguousarray(row).data if isinstance(row, np.ndarray) else row
+            data = data.encode() if isinstance(data, str) else data
             self.write(data, stamp if stamps is None else int(stamps[i]))
         return len(rows)
 

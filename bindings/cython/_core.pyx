@@ -16,6 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBuffer_FillInfo, P
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -692,6 +693,41 @@ cdef class Writer:
             rc = ytp_bus_write_strided(self.handle.bus, &self.w, stamps_at, stamp, view.buf, row_len, stride, count,
                                        &written, &err)
         PyBuffer_Release(&view)
+        if rc != YTP_OK:
+            self.fail_after(written, rc, &err)
+        return written
+
+    def write_arrow(self, rows, times=None, time=None):
+        """Appends the values of an Arrow array or stream of arrays of bytes or text, straight from its buffers."""
+        cdef uint64_t stamp = stamp_of(time)
+        cdef const uint64_t[::1] stamps
+        cdef uint64_t nothing = 0
+        cdef const uint64_t *stamps_at = NULL
+        cdef size_t count = 0, written = 0
+        cdef ArrowArrayStream *stream
+        cdef const ArrowSchema *schema
+        cdef const ArrowArray *array
+        cdef ytp_error_t err
+        cdef int rc
+        if times is not None:
+            stamps = times
+            count = stamps.shape[0]
+            stamps_at = &nothing
+            if count:
+                stamps_at = &stamps[0]
+        if hasattr(rows, "__arrow_c_array__"):
+            schema_capsule, array_capsule = rows.__arrow_c_array__()
+            schema = <const ArrowSchema *>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
+            array = <const ArrowArray *>PyCapsule_GetPointer(array_capsule, "arrow_array")
+            with nogil:
+                rc = ytp_bus_write_arrow(self.handle.bus, &self.w, stamps_at, count, stamp, schema, array, &written,
+                                         &err)
+        else:
+            stream_capsule = rows.__arrow_c_stream__()
+            stream = <ArrowArrayStream *>PyCapsule_GetPointer(stream_capsule, "arrow_array_stream")
+            with nogil:
+                rc = ytp_bus_write_arrow_stream(self.handle.bus, &self.w, stamps_at, count, stamp, stream, &written,
+                                                &err)
         if rc != YTP_OK:
             self.fail_after(written, rc, &err)
         return written

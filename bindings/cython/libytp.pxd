@@ -216,9 +216,7 @@ cdef extern from "time.h" nogil:
     int CLOCK_REALTIME
     int clock_gettime(int clock, timespec *ts)
 
-cdef extern from "ytp/scan.h" nogil:
-    unsigned YTP_SCAN_COPY, YTP_SCAN_PLAIN_NAMES, YTP_SCAN_BINARY_NAMES, YTP_SCAN_INTEGER_TIME
-
+cdef extern from "ytp/arrow.h" nogil:
     struct ArrowSchema:
         void (*release)(ArrowSchema *) noexcept nogil
 
@@ -229,6 +227,15 @@ cdef extern from "ytp/scan.h" nogil:
     struct ArrowArrayStream:
         int (*get_next)(ArrowArrayStream *, ArrowArray *) noexcept nogil
         void (*release)(ArrowArrayStream *) noexcept nogil
+
+    int ytp_bus_write_arrow(ytp_bus_t *bus, const ytp_writer_t *writer, const uint64_t *times, size_t time_count,
+                            uint64_t time, const ArrowSchema *schema, const ArrowArray *array, size_t *written,
+                            ytp_error_t *err)
+    int ytp_bus_write_arrow_stream(ytp_bus_t *bus, const ytp_writer_t *writer, const uint64_t *times, size_t time_count,
+                                   uint64_t time, ArrowArrayStream *stream, size_t *written, ytp_error_t *err)
+
+cdef extern from "ytp/scan.h" nogil:
+    unsigned YTP_SCAN_COPY, YTP_SCAN_PLAIN_NAMES, YTP_SCAN_BINARY_NAMES, YTP_SCAN_INTEGER_TIME
 
     ctypedef enum ytp_scan_column_t:
         YTP_SCAN_OFFSET, YTP_SCAN_SEQNO, YTP_SCAN_TIME, YTP_SCAN_PEER, YTP_SCAN_CHANNEL, YTP_SCAN_PAYLOAD
@@ -267,6 +274,7 @@ cdef extern from "ytp/scan.h" nogil:
         size_t channel_name_count
         size_t batch_rows
         size_t batch_bytes
+        uint64_t offset_base
 
     ctypedef struct ytp_stretch_t:
         ytp_scan_range_t range
@@ -293,5 +301,6 @@ cdef extern from "ytp/scan.h" nogil:
     int ytp_scan_open(ytp_bus_t *bus, const ytp_scan_options_t *options, void *owner,
                       void (*release_owner)(void *) noexcept nogil, ArrowArrayStream *out, ytp_error_t *err)
     const ytp_error_t *ytp_scan_error(const ArrowArrayStream *stream)
+    int ytp_scan_chain(ArrowArrayStream *streams, size_t count, ArrowArrayStream *out, ytp_error_t *err)
     int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_stretch_options_t *options,
                           ytp_stretch_t *stretches, size_t room, size_t *filled, ytp_error_t *err)

@@ -1,6 +1,5 @@
 # Arrow: scans as PyCapsules, and the places where a list can be cut. Included at the end of _core.pyx.
 
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -70,7 +69,7 @@ cdef class ScanPlan:
 
     def __cinit__(self, Handle handle, columns, *, unsigned flags=0, unsigned kinds=0, peers=(), channels=(),
                   time_min=None, time_max=None, seqno_min=None, seqno_max=None, ranges=None, names=None,
-                  size_t batch_rows=0, size_t batch_bytes=0):
+                  size_t batch_rows=0, size_t batch_bytes=0, uint64_t offset_base=0):
         """``peers`` and ``channels`` are (kind, group, bytes) triples, ``ranges`` (start, seqno, end, end seqno)
         tuples, ``names`` a pair of lists of bytes known beforehand. Limits are inclusive."""
         cdef ytp_scan_column_t *column_at
@@ -96,6 +95,7 @@ cdef class ScanPlan:
             self.options.seqno_max = seqno_max
         self.options.batch_rows = batch_rows
         self.options.batch_bytes = batch_bytes
+        self.options.offset_base = offset_base
         self.set_matches(list(peers), list(channels))
         if ranges is not None:
             self.ranges = range_at = <ytp_scan_range_t *>zeroed(sizeof(ytp_scan_range_t) * (len(ranges) + 1))
@@ -177,6 +177,31 @@ cdef class ScanPlan:
 
     def __iter__(self):
         return ScanStream(self)
+
+
+def chain(list plans):
+    """The streams of several plans with the same columns, one after the other, as one ``arrow_array_stream``."""
+    cdef size_t count = len(plans), opened = 0
+    cdef ytp_error_t err
+    cdef ArrowArrayStream *streams = NULL
+    cdef ArrowArrayStream *stream = <ArrowArrayStream *>zeroed(sizeof(ArrowArrayStream))
+    try:
+        streams = <ArrowArrayStream *>zeroed(sizeof(ArrowArrayStream) * (count + 1))
+        for plan in plans:
+            (<ScanPlan?>plan).open_stream(&streams[opened])
+            opened += 1
+        if ytp_scan_chain(streams, count, stream, &err) != YTP_OK:
+            raise failure(err.code, &err, "scan")
+        opened = 0
+        return PyCapsule_New(stream, "arrow_array_stream", free_stream_capsule)
+    except BaseException:
+        free(stream)
+        raise
+    finally:
+        while opened:
+            opened -= 1
+            streams[opened].release(&streams[opened])
+        free(streams)
 
 
 @cython.final

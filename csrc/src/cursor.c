@@ -57,6 +57,14 @@ static char *copy_of(const char *text, size_t len)
     return copy;
 }
 
+static bool matches_everything(const ytp_cursor_t *c)
+{
+    for (size_t i = 0; i < c->pattern_count; i++)
+        if (c->patterns[i].len == 1 && *(const char *)c->patterns[i].ptr == '/')
+            return true;
+    return c->pattern_count == 0;
+}
+
 int ytp_cursor_match(ytp_cursor_t *c, const char *pattern, size_t len, ytp_error_t *err)
 {
     char *copy = copy_of(pattern, len);
@@ -69,7 +77,7 @@ int ytp_cursor_match(ytp_cursor_t *c, const char *pattern, size_t len, ytp_error
     c->patterns = patterns;
     c->patterns[c->pattern_count].ptr = copy;
     c->patterns[c->pattern_count++].len = len;
-    c->filtered = true;
+    c->filtered = c->filtered || !matches_everything(c);
     forget_verdicts(c);
     return YTP_OK;
 }
@@ -132,14 +140,6 @@ static bool matches_any(const ytp_cursor_t *c, ytp_span_t name)
 {
     for (size_t i = 0; i < c->pattern_count; i++)
         if (ytp_pattern_matches(c->patterns[i].ptr, c->patterns[i].len, name.ptr, name.len))
-            return true;
-    return c->pattern_count == 0;
-}
-
-static bool matches_everything(const ytp_cursor_t *c)
-{
-    for (size_t i = 0; i < c->pattern_count; i++)
-        if (c->patterns[i].len == 1 && *(const char *)c->patterns[i].ptr == '/')
             return true;
     return c->pattern_count == 0;
 }
@@ -294,6 +294,7 @@ static inline int step(ytp_cursor_t *c, ytp_message_t *m, ytp_error_t *err)
         bool passes = (m->kind & c->kinds) != 0;
         if (passes && c->filtered)
             YTPI_TRY(passes_filters(c, m, &passes, err));
+        ytpi_prefetch(ytpi_map_at(&c->y->map, offset) + YTPI_PREFETCH_AHEAD);
         c->position = m->offset = offset;
         c->seqno++;
         if (passes)
@@ -319,6 +320,8 @@ int ytp_cursor_read(ytp_cursor_t *c, size_t max, const ytp_columns_t *columns, s
     int rc = ytpi_usable(c->y, err);
 
     *count = 0;
+    if (rc == YTP_OK)
+        n = ytpi_cursor_run(c, max, columns);
     while (rc == YTP_OK && n < max) {
         rc = step(c, &m, err);
         if (rc != YTP_OK)

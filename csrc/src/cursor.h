@@ -8,6 +8,15 @@
 #include "bus.h"
 #include "ytp/cursor.h"
 
+/* Links make each message wait for the one before it, and the prefetcher of the processor stops at the end of a page of
+ * memory. Messages mostly lie one after the other: asking for the bytes two pages ahead halves the cost of a scan. */
+#define YTPI_PREFETCH_AHEAD 8192u
+#if defined(__GNUC__)
+#define ytpi_prefetch(p) __builtin_prefetch(p)
+#else
+#define ytpi_prefetch(p) ((void)(p))
+#endif
+
 /* What is known of one channel, per cursor. */
 #define YTPI_UNKNOWN 0u
 #define YTPI_PASSES 1u
@@ -40,6 +49,9 @@ struct ytp_cursor {
 
 /* What the checked node at `offset` holds; everything but offset and seqno. */
 int ytpi_cursor_decode(ytp_cursor_t *c, uint64_t offset, uint64_t size, ytp_message_t *m, ytp_error_t *err);
+
+/* Fills rows as long as nothing but plain messages comes; how many. See cursor_run.c. */
+size_t ytpi_cursor_run(ytp_cursor_t *c, size_t max, const ytp_columns_t *out);
 
 /* ytp_cursor_ready with a sequentially consistent load: the last look before sleeping. */
 static inline bool ytpi_cursor_ready_seq(const ytp_cursor_t *c)

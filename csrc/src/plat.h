@@ -33,7 +33,7 @@ int ytpi_plat_read(int fd, uint64_t offset, void *buf, size_t len, size_t *got);
 int ytpi_plat_allocate(int fd, uint64_t from, uint64_t size);
 int ytpi_plat_sync(int fd);
 
-/* Address space. */
+/* Address space; a range of 2 MiB or more begins where a huge page can. */
 int ytpi_plat_reserve_range(size_t len, void **base);
 int ytpi_plat_map(void *at, size_t len, int fd, uint64_t offset, bool writable);
 void ytpi_plat_unmap(void *base, size_t len);

@@ -50,7 +50,8 @@ typedef struct scan {
     ytpi_scan_names_t names[2]; /* peers, channels */
     bool want[YTP_SCAN_COLUMN_COUNT];
     bool filtered;
-    size_t range; /* the one being read; range_count when done */
+    bool unnamed[2]; /* the batch may have rows with an id that nobody announced */
+    size_t range;    /* the one being read; range_count when done */
     bool entered;
     uint64_t chunk_start; /* position and place before the last chunk */
     uint64_t chunk_seqno;
@@ -260,16 +261,32 @@ static int read_chunk(scan_t *s, ytpi_batch_t *b, size_t max, size_t *got, ytp_e
 
 /* --- filters --- */
 
-static int reach_names(scan_t *s, unsigned which, const uint32_t *numbers, size_t count, ytp_error_t *err)
+/* UINT32_MAX, an id that can not be announced, does not count. */
+static uint32_t highest_number(const uint32_t *numbers, size_t count)
 {
     uint32_t highest = 0;
 
-    if (!s->want[which ? YTP_SCAN_CHANNEL : YTP_SCAN_PEER] && !s->names[which].match_count)
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number = numbers[i] != UINT32_MAX ? numbers[i] : 0;
+        highest = number > highest ? number : highest;
+    }
+    return highest;
+}
+
+static int reach_names(scan_t *s, unsigned which, const uint32_t *numbers, size_t count, ytp_error_t *err)
+{
+    ytpi_scan_names_t *names = &s->names[which];
+
+    if (count == 0 || (!s->want[which ? YTP_SCAN_CHANNEL : YTP_SCAN_PEER] && !names->match_count))
         return YTP_OK;
+    uint32_t highest = 0;
     for (size_t i = 0; i < count; i++)
-        if (numbers[i] > highest && numbers[i] != UINT32_MAX)
-            highest = numbers[i];
-    return ytpi_scan_names_reach(&s->names[which], highest, err);
+        highest = numbers[i] > highest ? numbers[i] : highest;
+    if (ytpi_likely(highest < names->count))
+        return YTP_OK;
+    YTPI_TRY(ytpi_scan_names_reach(names, highest_number(numbers, count), err));
+    s->unnamed[which] = s->unnamed[which] || highest >= names->count;
+    return YTP_OK;
 }
 
 static inline bool name_passes(const ytpi_scan_names_t *names, uint32_t number)
@@ -303,13 +320,18 @@ static size_t squeeze(const scan_t *s, ytpi_batch_t *b, size_t count)
 
 /* --- what rows cost --- */
 
+static bool same_range(const ytpi_map_t *map, uint64_t a, uint64_t b)
+{
+    return (a < map->range_size && b < map->range_size) || a / map->range_size == b / map->range_size;
+}
+
 /* Extends the last window by a payload, or opens another one. False when there are too many. */
-static bool add_to_window(scan_t *s, uint64_t data, uint64_t len)
+static inline bool add_to_window(scan_t *s, const ytpi_map_t *map, uint64_t data, uint64_t len)
 {
     window_t *w = s->window_count ? &s->windows[s->window_count - 1] : NULL;
 
     if (w && data >= w->low && data <= w->high + WINDOW_GAP && data + len - w->low <= WINDOW_SIZE &&
-        data / s->bus->y->map.range_size == w->low / s->bus->y->map.range_size) {
+        same_range(map, data, w->low)) {
         if (data + len > w->high)
             w->high = data + len;
         return true;
@@ -321,27 +343,55 @@ static bool add_to_window(scan_t *s, uint64_t data, uint64_t len)
     return true;
 }
 
+/* Made while the payload is still in the cache. */
+static void set_view(view_t *view, const uint8_t *payload, uint64_t len, int32_t window, uint64_t offset)
+{
+    view->len = (int32_t)len;
+    if (len <= INLINE_PAYLOAD) {
+        memset(view->u.bytes, 0, INLINE_PAYLOAD);
+        memcpy(view->u.bytes, payload, len);
+    } else {
+        memcpy(view->u.there.prefix, payload, 4);
+        view->u.there.window = window;
+        view->u.there.offset = (int32_t)offset;
+    }
+}
+
+/* Makes the views of as many rows as there are windows for. */
+static size_t take_views(scan_t *s, ytpi_batch_t *b, size_t count)
+{
+    const ytpi_map_t *map = &s->bus->y->map;
+    view_t *views = b->views;
+    size_t n = b->rows, end = n + count;
+
+    for (; n < end; n++) {
+        uint64_t data = s->data[n], len = s->lens[n];
+        if (len > INLINE_PAYLOAD && !add_to_window(s, map, data, len))
+            break;
+        uint64_t low = len > INLINE_PAYLOAD ? s->windows[s->window_count - 1].low : 0;
+        set_view(&views[n], ytpi_map_at(map, data), len, (int32_t)s->window_count - 1, data - low);
+    }
+    return n - b->rows;
+}
+
 /* Takes as many of `count` rows as the batch has room for; the first row of a batch always fits. */
 static size_t take_rows(scan_t *s, ytpi_batch_t *b, size_t count, size_t *bytes)
 {
-    bool copied = (s->options.flags & YTP_SCAN_COPY) != 0, spelt = (s->options.flags & YTP_SCAN_PLAIN_NAMES) != 0;
-    bool views = s->want[YTP_SCAN_PAYLOAD] && !copied;
-    size_t n = b->rows, end = n + count;
+    bool payload = s->want[YTP_SCAN_PAYLOAD], copied = payload && (s->options.flags & YTP_SCAN_COPY) != 0;
+    bool spelt = (s->options.flags & YTP_SCAN_PLAIN_NAMES) != 0;
+    size_t n = b->rows, end;
 
-    if (!s->want[YTP_SCAN_PAYLOAD] && !spelt)
+    if (payload && !copied)
+        count = take_views(s, b, count);
+    if (!copied && !spelt)
         return count;
-    for (; n < end; n++) {
-        size_t cost = copied && s->want[YTP_SCAN_PAYLOAD] ? s->lens[n] : 0;
+    for (end = n + count; n < end; n++) {
+        size_t cost = copied ? s->lens[n] : 0;
         for (unsigned which = 0; spelt && which < 2; which++)
             if (s->want[which ? YTP_SCAN_CHANNEL : YTP_SCAN_PEER] && b->numbers[which][n] < s->names[which].count)
                 cost += s->names[which].lens[b->numbers[which][n]];
         if (n > 0 && *bytes + cost > s->options.batch_bytes)
             break;
-        if (views && s->lens[n] > INLINE_PAYLOAD) {
-            if (!add_to_window(s, s->data[n], s->lens[n]))
-                break;
-            ((view_t *)b->views)[n].u.there.window = (int32_t)s->window_count - 1;
-        }
         *bytes += cost;
     }
     return n - b->rows;
@@ -359,6 +409,7 @@ static int gather(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
     size_t bytes = 0;
 
     s->window_count = 0;
+    s->unnamed[0] = s->unnamed[1] = false;
     while (b->rows < b->room) {
         size_t max = b->room - b->rows, got;
         int rc = read_chunk(s, b, max < CHUNK ? max : CHUNK, &got, err);
@@ -381,10 +432,9 @@ static int gather(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
 
 /* --- columns with more than numbers in them --- */
 
-static int fill_views(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
+static int fill_windows(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
 {
     const ytpi_map_t *map = &s->bus->y->map;
-    view_t *views = b->views;
 
     b->windows = ytpi_plat_alloc((s->window_count + 1) * sizeof *b->windows);
     b->window_sizes = ytpi_plat_alloc((s->window_count + 1) * sizeof *b->window_sizes);
@@ -395,17 +445,6 @@ static int fill_views(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
         b->window_sizes[i] = (int64_t)(s->windows[i].high - s->windows[i].low);
     }
     b->window_count = s->window_count;
-    for (size_t i = 0; i < b->rows; i++) {
-        const uint8_t *payload = ytpi_map_at(map, s->data[i]);
-        views[i].len = (int32_t)s->lens[i];
-        if (s->lens[i] <= INLINE_PAYLOAD) {
-            memset(views[i].u.bytes, 0, INLINE_PAYLOAD);
-            memcpy(views[i].u.bytes, payload, s->lens[i]);
-        } else {
-            memcpy(views[i].u.there.prefix, payload, 4);
-            views[i].u.there.offset = (int32_t)(s->data[i] - s->windows[views[i].u.there.window].low);
-        }
-    }
     return YTP_OK;
 }
 
@@ -436,6 +475,8 @@ static int mark_unnamed(const scan_t *s, ytpi_batch_t *b, unsigned which, ytp_er
     uint32_t *numbers = b->numbers[which];
     size_t known = s->names[which].count, nulls = 0;
 
+    if (!s->unnamed[which])
+        return YTP_OK;
     for (size_t i = 0; i < b->rows; i++)
         nulls += numbers[i] >= known;
     if (nulls == 0)
@@ -487,6 +528,8 @@ static void zero_unnamed(ytpi_batch_t *b, unsigned which)
 
 static int finish(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
 {
+    for (size_t i = 0; s->options.offset_base && i < b->rows; i++)
+        b->fixed[YTP_SCAN_OFFSET][i] += (int64_t)s->options.offset_base;
     for (unsigned which = 0; which < 2; which++) {
         if (!s->want[which ? YTP_SCAN_CHANNEL : YTP_SCAN_PEER])
             continue;
@@ -499,7 +542,7 @@ static int finish(scan_t *s, ytpi_batch_t *b, ytp_error_t *err)
         }
     }
     if (s->want[YTP_SCAN_PAYLOAD])
-        YTPI_TRY(s->options.flags & YTP_SCAN_COPY ? copy_payloads(s, b, err) : fill_views(s, b, err));
+        YTPI_TRY(s->options.flags & YTP_SCAN_COPY ? copy_payloads(s, b, err) : fill_windows(s, b, err));
     return ytpi_usable(s->bus->y, err); /* zeros of a file that shrank under us must not pass as data */
 }
 

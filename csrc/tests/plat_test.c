@@ -73,6 +73,21 @@ TEST(memory_calls_that_can_not_work)
     CHECK(!ytpi_plat_map_zeros((void *)1, 4096, true));
 }
 
+TEST(large_ranges_begin_where_a_huge_page_can)
+{
+    size_t huge = (size_t)2 << 20;
+    void *bases[3];
+
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(ytpi_plat_reserve_range(huge + 4096, &bases[i]), 0);
+        CHECK_EQ((uintptr_t)bases[i] % huge, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(ytpi_plat_map_zeros((char *)bases[i] + huge, 4096, true)); /* the end is part of it */
+        ytpi_plat_unmap(bases[i], huge + 4096);
+    }
+}
+
 TEST(who_and_when)
 {
     uint8_t id[16], again[16];
@@ -106,4 +121,5 @@ TEST(the_nth_call_fails_once)
 }
 
 TESTS(T(temporary_files_are_exclusive_and_private), T(reading_stops_at_the_end), T(waiting_on_a_word),
-      T(memory_calls_that_can_not_work), T(who_and_when), T(the_nth_call_fails_once))
+      T(memory_calls_that_can_not_work), T(large_ranges_begin_where_a_huge_page_can), T(who_and_when),
+      T(the_nth_call_fails_once))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ytp import bus as single
 from ytp.directory import Directory as Announcements
@@ -19,6 +19,10 @@ from ytp.roll.directory import OFFSET_BITS, Directory, Keep, Roll, parse_keep, p
 from ytp.roll.reading import RollingSubscription
 from ytp.roll.writing import RollingPeer, RollingTransaction
 from ytp.subscription import Start
+
+if TYPE_CHECKING:
+    from ytp.arrow import Time
+    from ytp.roll.scanning import RollingScan
 
 __all__ = ["RollingBus", "open_rolling"]
 
@@ -258,6 +262,22 @@ class RollingBus:
 
             self._with_newest(say)
         return RollingSubscription(self, patterns, start, follow, peer, wait)
+
+    def scan(
+        self,
+        *patterns: str,
+        since: Time | None = None,
+        until: Time | None = None,
+        peer: str | None = None,
+        columns: Sequence[str] | None = None,
+        payload: Literal["view", "binary"] = "view",
+    ) -> RollingScan:
+        """See :meth:`ytp.Bus.scan`; all files are read, oldest first."""
+        from ytp.roll.scanning import RollingScan
+
+        self._check()
+        options = {"since": since, "until": until, "peer": peer, "columns": columns}
+        return RollingScan(self, patterns, payload, options)
 
     def _last(self) -> single.Bus:
         if self._file is not None:

@@ -19,7 +19,7 @@ from ytp.errors import ConfigError, FormatError
 __all__ = ["Directory", "Keep", "Roll", "parse_age", "parse_keep", "parse_roll", "parse_size"]
 
 SETTINGS = "roll.json"
-OFFSET_BITS = 48  # a position is the number of the file and an offset in it
+OFFSET_BITS = 42  # a position is the number of the file and an offset in it; a file has at most 4 TiB
 STALE_SECONDS = 60.0  # a temporary file of this age was left behind by a crash
 
 _FILE = re.compile(r"(\d{8,})\.ytp")

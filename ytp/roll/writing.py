@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ytp.channel import Channel, stamps_of
+from ytp.channel import Channel, is_arrow, stamps_of
 from ytp.errors import ClosedError, ListClosedError
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class RollingChannel:
 
     def write_many(self, rows: Any, times: Any = None) -> int:
         """Appends many messages; see :meth:`ytp.Channel.write_many`. They may spread over files."""
-        if not isinstance(rows, np.ndarray):
-            rows = rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)
+        if not isinstance(rows, np.ndarray) and not is_arrow(rows):
+            rows = list(rows)
         stamp, stamps = stamps_of(times)
         if stamps is not None and len(stamps) != len(rows):
             raise ValueError(f"{len(rows)} rows but {len(stamps)} times")

@@ -11,58 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ytp/arrow.h"
 #include "ytp/bus.h"
 #include "ytp/error.h"
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-/* --- the Arrow C data and stream interfaces, as published --- */
-
-#ifndef ARROW_C_DATA_INTERFACE
-#define ARROW_C_DATA_INTERFACE
-
-#define ARROW_FLAG_DICTIONARY_ORDERED 1
-#define ARROW_FLAG_NULLABLE 2
-#define ARROW_FLAG_MAP_KEYS_SORTED 4
-
-struct ArrowSchema {
-    const char *format;
-    const char *name;
-    const char *metadata;
-    int64_t flags;
-    int64_t n_children;
-    struct ArrowSchema **children;
-    struct ArrowSchema *dictionary;
-    void (*release)(struct ArrowSchema *);
-    void *private_data;
-};
-
-struct ArrowArray {
-    int64_t length;
-    int64_t null_count;
-    int64_t offset;
-    int64_t n_buffers;
-    int64_t n_children;
-    const void **buffers;
-    struct ArrowArray **children;
-    struct ArrowArray *dictionary;
-    void (*release)(struct ArrowArray *);
-    void *private_data;
-};
-#endif
-
-#ifndef ARROW_C_STREAM_INTERFACE
-#define ARROW_C_STREAM_INTERFACE
-
-struct ArrowArrayStream {
-    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
-    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
-    const char *(*get_last_error)(struct ArrowArrayStream *);
-    void (*release)(struct ArrowArrayStream *);
-    void *private_data;
-};
 #endif
 
 /* --- what to scan --- */
@@ -124,8 +78,9 @@ typedef struct ytp_scan_options {
     size_t peer_name_count;
     const ytp_span_t *channel_names;
     size_t channel_name_count;
-    size_t batch_rows;  /* 0 = 16384 */
-    size_t batch_bytes; /* of copied payloads and spelt names; 0 = 16 MiB; one row may exceed it */
+    size_t batch_rows;    /* 0 = 16384 */
+    size_t batch_bytes;   /* of copied payloads and spelt names; 0 = 16 MiB; one row may exceed it */
+    uint64_t offset_base; /* added to the offsets that are handed out: the place of this file among others */
 } ytp_scan_options_t;
 
 /* Fills `options` with: all columns, no filter, views, dictionaries. */
@@ -143,6 +98,11 @@ YTP_API int ytp_scan_open(ytp_bus_t *bus, const ytp_scan_options_t *options, voi
 
 /* What get_next reported last, with code and offset. Valid until the next call on the stream. */
 YTP_API const ytp_error_t *ytp_scan_error(const struct ArrowArrayStream *stream);
+
+/* One stream that gives the batches of `count` (at least one) others of the same schema, one after the other. Takes
+ * them over and releases each when it is through; on an error (NOMEM) they stay the caller's. */
+YTP_API int ytp_scan_chain(struct ArrowArrayStream *streams, size_t count, struct ArrowArrayStream *out,
+                           ytp_error_t *err);
 
 /* --- where to cut --- */
 

@@ -7,6 +7,7 @@
  *   cursor.h  the read side of a bus: filtered, batched, seekable
  *   wait.h    sleeping until something is committed
  *   index.h   checkpoints kept in the file: seeking without reading it through
+ *   arrow.h   the Arrow C interfaces; rows that come as Arrow arrays
  *   scan.h    columns for Arrow consumers
  *   scdp.h    the text of directory messages
  *   verify.h  structural check of a whole file
@@ -22,6 +23,7 @@
 #ifndef YTP_YTP_H
 #define YTP_YTP_H
 
+#include "ytp/arrow.h"
 #include "ytp/bus.h"
 #include "ytp/cursor.h"
 #include "ytp/error.h"

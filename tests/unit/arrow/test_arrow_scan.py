@@ -361,7 +361,8 @@ def test_unannounced_ids_have_no_name(tmp_path: Path) -> None:
         spelt = pa.Table.from_batches([pa.record_batch(b) for b in plan])
         spelt.validate(full=True)
         assert rows(spelt) == [("p", "c"), (None, None)]
-        assert bus.scan("/").count() == 1
+        assert bus.scan("/").count() == len(list(bus.subscribe("/", follow=False))) == 2
+        assert bus.scan("c").count() == len(list(bus.subscribe("c", follow=False))) == 1
 
 
 def test_names_spelt_out_and_as_bytes(bus: ytp.Bus) -> None:
@@ -600,6 +601,14 @@ def test_capsules_that_nobody_takes_are_released(bus: ytp.Bus) -> None:
         bus.scan().__arrow_c_stream__()
         bus.scan().__arrow_c_schema__()
         list(core.ScanPlan(bus._handle, range(6)))
+
+
+def test_what_a_scan_gives_can_be_written_again(bus: ytp.Bus) -> None:
+    write_some(bus)
+    sent = [m.data for m in bus.subscribe("/", follow=False)]
+    views = bus.scan(columns=["payload"]).to_arrow("view").column("payload")
+    bus.peer("copy").channel("copy").write_many(views)
+    assert [m.data for m in bus.subscribe("copy", follow=False)] == sent
 
 
 def test_a_missing_consumer_is_named(bus: ytp.Bus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,3 +126,18 @@ def test_the_bus_runs_on_cffi_when_told_so(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.stdout.split() == ["cffi", "ytp._cffi"], done.stderr
+
+
+@pytest.mark.parametrize("core", [cffi_core, cython_core], ids=["cffi", "cython"])
+def test_arrow_arrays_are_written_alike(tmp_path: Path, core: Any) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    handle = filled(core, tmp_path / "a.ytp", [])
+    peer = handle.peer("feed")
+    writer = core.Writer(handle, peer, handle.channel(peer, "md/IBM", 1))
+    rows = pyarrow.array([b"one", b"two"], pyarrow.large_binary())
+    assert writer.write_arrow(rows, np.array([5, 6], np.uint64)) == 2
+    assert writer.write_arrow(pyarrow.chunked_array([rows, rows]), time=7) == 4
+    with pytest.raises(ValueError, match="2 rows but 0 times"):
+        writer.write_arrow(rows, np.array([], np.uint64))
+    found = [(m.time, m.data) for m in core.Cursor(handle)]
+    assert found == [(5, b"one"), (6, b"two"), *[(7, b"one"), (7, b"two")] * 2]

@@ -215,11 +215,93 @@ def test_times_that_are_none_are_refused(bus: ytp.Bus, times: Any) -> None:
 # --- the rest of the interface
 
 
-def test_an_arrow_array_can_be_written(bus: ytp.Bus) -> None:
+def arrow_arrays() -> dict[str, Any]:
+    """The same values in every Arrow type that has bytes or text, whole and cut out of more."""
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    arrays = {
+        name: pyarrow.array(WORDS, kind)
+        for name, kind in {
+            "binary": pyarrow.binary(),
+            "large": pyarrow.large_binary(),
+            "view": pyarrow.binary_view(),
+            "utf8": pyarrow.string(),
+            "large utf8": pyarrow.large_string(),
+            "utf8 view": pyarrow.string_view(),
+        }.items()
+    }
+    arrays["slice"] = pyarrow.array([b"no", None, *WORDS, None, b"no"])[2 : 2 + len(WORDS)]
+    arrays["view slice"] = pyarrow.array([b"no", *WORDS, b"no"], pyarrow.binary_view())[1 : 1 + len(WORDS)]
+    arrays["chunks"] = pyarrow.chunked_array([WORDS[:2], [], WORDS[2:]], pyarrow.binary())
+    polars = pytest.importorskip("polars", reason="needs polars")
+    arrays["polars"] = polars.Series(WORDS)
+    return arrays
+
+
+WORDS = [b"", b"a", b"exactly12byt", b"more than twelve bytes", b"x" * 5000]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["binary", "large", "view", "utf8", "large utf8", "utf8 view", "slice", "view slice", "chunks", "polars"],
+)
+def test_an_arrow_array_can_be_written(bus: ytp.Bus, kind: str) -> None:
+    rows = arrow_arrays()[kind]
+    with bus:
+        channel = bus.peer("p").channel("c")
+        assert channel.write_many(rows, times=7) == len(WORDS)
+        assert channel.write_many(rows, times=range(len(WORDS))) == len(WORDS)
+        assert payloads(bus) == WORDS * 2
+        times = [m.time for m in bus.subscribe("/", follow=False)]
+        assert times == [7] * len(WORDS) + list(range(len(WORDS)))
+        for wrong in ([], [1, 2]):
+            with pytest.raises(ValueError, match=f"{len(WORDS)} rows but {len(wrong)} times"):
+                channel.write_many(rows, times=wrong)
+        assert payloads(bus) == WORDS * 2
+
+
+def test_fixed_size_arrow_values(bus: ytp.Bus) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
     with bus:
-        bus.peer("p").channel("c").write_many(pyarrow.array([b"a", b"bc"]))
-        assert payloads(bus) == [b"a", b"bc"]
+        channel = bus.peer("p").channel("c")
+        assert channel.write_many(pyarrow.array([b"abc", b"def", b"ghi"], pyarrow.binary(3))[1:]) == 2
+        assert channel.write_many(pyarrow.array([], pyarrow.binary())) == 0
+        assert payloads(bus) == [b"def", b"ghi"]
+
+
+@pytest.mark.parametrize("kind", ["null", "int", "dictionary", "table", "null in a chunk"])
+def test_arrow_arrays_that_are_no_messages_are_refused(bus: ytp.Bus, kind: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    rows, match = {
+        "null": (pyarrow.array([b"a", None]), "row 1 of the Arrow array is null"),
+        "int": (pyarrow.array([1, 2]), 'of type "l" can not be written'),
+        "dictionary": (pyarrow.array([b"a"]).dictionary_encode(), "with a dictionary"),
+        "table": (pyarrow.table({"a": [b"x"]}), r'of type "\+s" can not be written'),
+        "null in a chunk": (
+            pyarrow.chunked_array([[None]], pyarrow.binary()),
+            "row 0 of the Arrow array is null",
+        ),
+    }[kind]
+    with bus:
+        with pytest.raises(ValueError, match=match):
+            bus.peer("p").channel("c").write_many(rows)
+        assert payloads(bus) == []
+
+
+def test_an_arrow_stream_that_fails_says_why(bus: ytp.Bus) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+    def batches() -> Any:
+        yield pyarrow.array([b"first"])
+        raise OSError("the source is gone")
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+            schema = pyarrow.schema([("a", pyarrow.binary())])
+            reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+            return reader.__arrow_c_stream__()
+
+    with bus, pytest.raises(ValueError, match="Arrow"):
+        bus.peer("p").channel("c").write_many(Stream())
 
 
 def test_skipping_and_lag(bus: ytp.Bus) -> None:

@@ -9,8 +9,10 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -401,3 +403,107 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+# --- columns
+
+
+@pytest.fixture
+def scanned(tmp_path: Path) -> Iterator[Any]:
+    """A log of several files; the names of the later ones are not known to the first."""
+    with ytp.open(tmp_path / "log", roll="64KiB") as bus:
+        for number in range(300):
+            channel = bus.peer(f"p{number // 100}").channel(f"c/{number // 50}")
+            channel.write(b"%04d" % number * 200, time=number)
+        assert len(bus.files) > 2
+        yield bus
+
+
+def test_a_scan_reads_all_files(scanned: Any) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    table = scanned.scan().to_arrow()
+    table.validate(full=True)
+    assert [row[:4] for row in table.column("payload").to_pylist()] == [b"%04d" % n for n in range(300)]
+    assert table.column("peer").to_pylist() == [f"p{n // 100}" for n in range(300)]
+    assert table.column("channel").to_pylist() == [f"c/{n // 50}" for n in range(300)]
+    assert scanned.scan().count() == 300
+    assert scanned.scan().to_arrow(threads=2).equals(table)
+    assert sum(part.count() for part in scanned.scan().split(6)) == 300
+
+
+def test_a_scan_of_files_gives_positions(scanned: Any) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    offsets = scanned.scan(columns=["offset"]).to_arrow().column("offset").to_pylist()
+    assert offsets == sorted(offsets)
+    following = scanned.subscribe("/", start=offsets[250], follow=False)
+    assert next(following).time == 251
+    subscription = scanned.subscribe("/", follow=False)
+    assert offsets == [subscription.position for _ in subscription]
+
+
+def test_filters_of_a_scan_hold_for_all_files(scanned: Any) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    for scan, wanted in [
+        (scanned.scan("c/1", "c/5"), [*range(50, 100), *range(250, 300)]),
+        (scanned.scan(since=90, until=210), list(range(90, 210))),
+        (scanned.scan("c/", peer="p2"), list(range(200, 300))),
+        (scanned.scan("nobody"), []),
+    ]:
+        assert scan.to_arrow().column("time").cast("int64").to_pylist() == wanted
+        assert scan.count() == len(wanted)
+
+
+def test_other_consumers_of_a_rolling_scan(scanned: Any) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    scan = scanned.scan(columns=["time", "channel", "payload"])
+    streamed = pyarrow.RecordBatchReader.from_stream(scan).read_all()
+    assert streamed.num_rows == 300
+    assert streamed.column("channel").to_pylist() == [f"c/{n // 50}" for n in range(300)]
+    polars = pytest.importorskip("polars", reason="needs polars")
+    assert polars.DataFrame(scan)["time"].to_physical().to_list() == list(range(300))
+    assert scan.to_polars()["channel"].cast(polars.String).to_list() == [f"c/{n // 50}" for n in range(300)]
+    duckdb = pytest.importorskip("duckdb", reason="needs duckdb")
+    counted = "select channel, count(*) from scan group by channel order by channel"
+    assert duckdb.sql(counted).fetchall() == [(f"c/{n}", 50) for n in range(6)]
+    pytest.importorskip("pandas", reason="needs pandas")
+    assert scan.to_pandas()["channel"].tolist() == [f"c/{n // 50}" for n in range(300)]
+    assert scan.to_numpy()["time"].astype("int64").tolist() == list(range(300))
+
+
+def test_retention_takes_nothing_from_a_scan_that_has_begun(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    with ytp.open(tmp_path / "log", roll="64KiB", keep=2) as bus:
+        channel = bus.peer("p").channel("c")
+        for number in range(40):
+            channel.write(bytes(10_000), time=number)
+        before = bus.scan(columns=["time"]).to_arrow().column("time").cast("int64").to_pylist()
+        batches = bus.scan(columns=["time"]).batches()
+        first = next(batches)
+        files = bus.files
+        for number in range(40, 80):
+            channel.write(bytes(10_000), time=number)
+        assert not set(files) & set(bus.files)
+        rest = [first, *batches]
+        found = [t for batch in rest for t in batch.column(0).cast("int64").to_pylist()]
+        assert found[: len(before)] == before  # the newest file may have got more before it was full
+
+
+def test_arrow_arrays_spread_over_files(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    rows = pyarrow.array([b"%d" % n * 100 for n in range(500)])
+    with ytp.open(tmp_path / "log", roll=ROLL) as bus:
+        channel = bus.peer("p").channel("c")
+        for _ in range(5):
+            assert channel.write_many(rows, times=range(500)) == 500
+        assert len(bus.files) > 1
+    assert contents(tmp_path / "log") == rows.to_pylist() * 5
+
+
+def test_bad_arguments_of_a_rolling_scan(scanned: Any) -> None:
+    with pytest.raises(ValueError, match="since"):
+        scanned.scan(since=2, until=1)
+    with pytest.raises(ValueError, match="no column"):
+        scanned.scan(columns=["nothing"])
+    scanned.close()
+    with pytest.raises(ytp.ClosedError):
+        scanned.scan()
