@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["format_duration", "parse_duration", "parse_seconds_or_duration"]
+__all__ = ["parse_duration", "parse_seconds_or_duration"]
 
 _NANOSECONDS = {
     "ns": 1,
@@ -51,11 +51,3 @@ def parse_seconds_or_duration(text: str) -> int:
     if value < 0:
         raise ValueError(f"duration {text!r} is negative")
     return value
-
-
-def format_duration(nanoseconds: int) -> str:
-    """The shortest text with one unit that parses back to the same value."""
-    for unit in ("h", "m", "s", "ms", "us"):
-        if nanoseconds and nanoseconds % _NANOSECONDS[unit] == 0:
-            return f"{nanoseconds // _NANOSECONDS[unit]}{unit}"
-    return f"{nanoseconds}ns"

@@ -83,10 +83,6 @@ class Filter:
             return False
         return all(mine in ("*", theirs) for mine, theirs in zip(self.levels, levels, strict=False))
 
-    def literal_prefix(self) -> tuple[str, ...]:
-        """The levels in front of the first wildcard."""
-        return self.levels[: self.levels.index("*")] if "*" in self.levels else self.levels
-
 
 def _check_size(text: str) -> None:
     if not text:

@@ -51,14 +51,6 @@ class Directory:
         offered = self._by_method.get(method, {})
         return [found for found in offered.values() if self._schemas.accepts(found.service.schema, req)]
 
-    def by_service_id(self, service_id: str) -> Candidate | None:
-        """The one terminal that offers exactly this service."""
-        for info in self.terminals.values():
-            service = info.services.get(service_id)
-            if service is not None:
-                return Candidate(info, service)
-        return None
-
     def channel_providers(self, channel_id: str) -> list[TerminalInfo]:
         """Who declares the channel in the way of the older generation."""
         return [
