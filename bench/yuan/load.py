@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import cast
 
 WINDOW = 16
+FRAME_HEAD = 4
+"""Bytes of a server's frame in front of a text of 126 to 65535 bytes."""
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -76,7 +78,7 @@ async def pairs(port: int, terminals: int, body_size: int) -> list[tuple[Client,
         body += "x" * (body_size - len(body) - 2) + '"}'
         payload = (header + body).encode()
         sender.frame = text_frame(payload)
-        receiver.frame_in = len(payload) + 4
+        receiver.frame_in = len(payload) + FRAME_HEAD
         receiver.peer = sender
         made.append((sender, receiver))
     return made
