@@ -11,6 +11,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,17 @@ def table(results: list[dict[str, Any]], cores: int) -> str:
     return "\n".join(lines)
 
 
+@contextmanager
+def place(kept: Path | None) -> Iterator[Path]:
+    """A folder for data: the one that is to be kept, or a temporary one."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -59,9 +72,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path, help="a folder for the data, used again when it is there")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = given.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    with place(given.keep) as folder:
         for form in ("ytp", "yamal8"):
             if not (folder / f"{form}.ytp").exists():
                 load.write(folder / f"{form}.ytp", form, given.rows)  # type: ignore[arg-type]
@@ -69,15 +80,16 @@ def main() -> None:
         for cores in given.cores:
             results += child("bench.spark.run", folder, cores, given.rows, given.repeats)
             print(table(results, cores), end="\n\n", flush=True)
-        print(f"largest Python worker: {max(r['worker_kb'] for r in results) / 1024:.0f} MiB of its own")
-        planning = None
-        if given.plan_gb:
+        print(f"largest Python worker: {max(r['worker_kb'] for r in results) / 1024:.0f} MiB at its peak")
+    planning = None
+    if given.plan_gb:
+        with place(given.keep) as folder:  # another one, so that both loads need not fit the disk at once
             planning = child("bench.spark.planning", folder / "large.bin", given.plan_gb)
-            print(json.dumps(planning))
-        if given.json:
-            given.json.write_text(
-                json.dumps({"rows": given.rows, "queries": results, "planning": planning}, indent=1)
-            )
+        print(json.dumps(planning))
+    if given.json:
+        given.json.write_text(
+            json.dumps({"rows": given.rows, "queries": results, "planning": planning}, indent=1)
+        )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def write(path: Path, form: Literal["ytp", "yamal8"], rows: int) -> None:
 class Cost:
     jvm: float
     python: float
-    largest_worker: int  # kilobytes that no other process shares, at their peak
+    largest_worker: int  # kilobytes resident at its peak, mapped pages of files included
 
 
 def descendants(root: int) -> list[int]:
@@ -76,8 +76,6 @@ def measure() -> Cost:
             jvm += own
         else:
             python += own + reaped
-            sizes = {
-                line.split(":")[0]: line.split()[1] for line in status.splitlines() if line.startswith("Rss")
-            }
-            largest = max(largest, int(sizes.get("RssAnon", 0)))
+            peaks = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+            largest = max(largest, *peaks, 0)
     return Cost(jvm, python, largest)

@@ -14,14 +14,24 @@ from ytp._backend import core
 from ytp.arrow import first_position
 from ytp.errors import CorruptError, FormatError
 
-__all__ = ["DAMAGE", "FileIndex", "Identity", "Stretch", "begins_with", "identify", "matching", "open_file"]
+__all__ = [
+    "DAMAGE",
+    "SMALLEST_NODE",
+    "FileIndex",
+    "Identity",
+    "Stretch",
+    "begins_with",
+    "identify",
+    "matching",
+    "open_file",
+]
 
 DAMAGE = (CorruptError, FormatError)
 
-#: A handle maps what it walks; it is opened anew after so many bytes, so that little of a file stays resident.
+#: What a handle has read stays resident, so it is opened anew after so many bytes of payload, or of nodes. Where there
+#: is an index too: the kernel maps the neighbours of each page that is touched, and checkpoints may lie that close.
 STEP = 64 << 20
-#: The same where an index says what lies between its checkpoints, and little is touched.
-INDEXED_STEP = 4 << 30
+SMALLEST_NODE = 48
 
 #: A file is told from another of the same name by so many nodes at its beginning.
 IDENTIFYING = 16
@@ -115,8 +125,6 @@ class FileIndex:
                     break
                 if not self.identity.digest:
                     self.identity = identify(bus)
-                step = INDEXED_STEP if bus._handle.index_stretch() else STEP
-                step = min(step, size) if limit_bytes else step
                 found, self.error = core.stretches(
                     bus._handle,
                     self.position,
@@ -124,8 +132,8 @@ class FileIndex:
                     kinds=kinds,
                     max_count=max_count,
                     max_bytes=max_bytes,
-                    limit_rows=rows,
-                    limit_bytes=step,
+                    limit_rows=at_most(rows, STEP // SMALLEST_NODE),
+                    limit_bytes=at_most(size, STEP),
                     last=to,
                     last_seqno=to_seqno,
                 )
@@ -160,6 +168,11 @@ class FileIndex:
         for table, listed in ((self.peers, names[0]), (self.channels, names[1])):
             for name in listed:
                 table.setdefault(name, len(table))
+
+
+def at_most(limit: int, step: int) -> int:
+    """The smaller one, where a limit of 0 is none."""
+    return min(limit, step) if limit else step
 
 
 def open_file(path: str) -> ytp.Bus:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import ytp
 from ytp._backend import core
 from ytp.spark.filters import Conditions
-from ytp.spark.index import DAMAGE, FileIndex, Identity, Stretch, matching
+from ytp.spark.index import DAMAGE, SMALLEST_NODE, FileIndex, Identity, Stretch, matching
 from ytp.spark.options import Options
 from ytp.spark.paths import File
 
 __all__ = ["Piece", "Share", "plan", "share_out"]
 
 NODE_COST = 64  # bytes of payload that cost as much as the node around them
-SMALLEST_NODE = 48
 SMALLEST_SHARE = 4 << 20
 MOST_NAMES = 64 << 10  # bytes of names that travel with a partition; more are read from the log
 
