@@ -528,6 +528,8 @@ def test_a_hub_has_limits(monkeypatch):
     hub = gossip.Hub()
     assert [hub.publish(gossip.Publish(key, "v")) for key in "abca"] == [True, True, False, False]
     assert hub.publish(gossip.Publish("a", "other"))
+    assert not hub.publish(gossip.Publish("a", "x" * (gossip.MAX_VALUE + 1)))
+    assert hub.tuples["a"].value == "other"
 
 
 @given(st.text(max_size=60), st.text(max_size=300), st.integers(0, 2**32 - 1))

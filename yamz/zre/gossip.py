@@ -22,6 +22,7 @@ CLIENT_EXPIRES = 1.0  # a hub forgets a client that was silent for so long
 PING_EVERY = 0.5
 HUB_MISSING = 2.0  # no answer for so long: introduce ourselves again
 MAX_TUPLES = 10_000
+MAX_VALUE = 1024  # characters: an endpoint and a key are far shorter
 MAX_CLIENTS = 10_000
 
 _HEAD = Struct(">2sBB")
@@ -126,8 +127,8 @@ class Hub:
         return None
 
     def publish(self, message: Publish) -> bool:
-        """Store a tuple and tell every client; False if it was known or there is no room."""
-        if self.tuples.get(message.key) == message:
+        """Store a tuple and tell every client; False if it was known, is too long or there is no room."""
+        if self.tuples.get(message.key) == message or len(message.value) > MAX_VALUE:
             return False
         if len(self.tuples) >= MAX_TUPLES and message.key not in self.tuples:
             return False
