@@ -315,7 +315,7 @@ static uint32_t number_or_none(uint64_t id)
 
 int ytp_cursor_read(ytp_cursor_t *c, size_t max, const ytp_columns_t *columns, size_t *count, ytp_error_t *err)
 {
-    ytp_message_t m;
+    ytp_message_t m = {0};
     size_t n = 0;
     int rc = ytpi_usable(c->y, err);
 
@@ -385,7 +385,7 @@ int ytp_cursor_seek_time(ytp_cursor_t *c, int64_t time, ytp_error_t *err)
 {
     ytp_cursor_t scan = *c;
     ytp_checkpoint_t start;
-    ytp_message_t m;
+    ytp_message_t m = {0};
     int rc;
 
     YTPI_TRY(ytpi_usable(c->y, err));

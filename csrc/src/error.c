@@ -53,7 +53,7 @@ static void fill(ytp_error_t *err, int code, int sys_errno, const char *path, ui
         (void)vsnprintf(err->text + used, sizeof err->text - (size_t)used, format, args);
 }
 
-int ytpi_fail(ytp_error_t *err, int code, const char *path, const char *format, ...)
+void ytpi_tell(ytp_error_t *err, int code, const char *path, const char *format, ...)
 {
     if (err) {
         va_list args;
@@ -61,10 +61,9 @@ int ytpi_fail(ytp_error_t *err, int code, const char *path, const char *format, 
         fill(err, code, 0, path, YTP_NO_OFFSET, format, args);
         va_end(args);
     }
-    return code;
 }
 
-int ytpi_fail_at(ytp_error_t *err, int code, const char *path, uint64_t offset, const char *format, ...)
+void ytpi_tell_at(ytp_error_t *err, int code, const char *path, uint64_t offset, const char *format, ...)
 {
     if (err) {
         va_list args;
@@ -72,7 +71,6 @@ int ytpi_fail_at(ytp_error_t *err, int code, const char *path, uint64_t offset, 
         fill(err, code, 0, path, offset, format, args);
         va_end(args);
     }
-    return code;
 }
 
 static void fill_sys(ytp_error_t *err, int code, int sys_errno, const char *path, const char *format, ...)

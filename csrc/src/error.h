@@ -18,11 +18,14 @@
 #define ytpi_unlikely(x) (x)
 #endif
 
-/* Fills *err (if any) with "path: text" and returns code. */
-int ytpi_fail(ytp_error_t *err, int code, const char *path, const char *format, ...) YTPI_PRINTF(4, 5) YTPI_COLD;
+/* ytpi_fail(err, code, path, format, ...): fills *err (if any) with "path: text"; its value is code. A macro, so that
+ * compilers and analyzers see which code comes back. */
+#define ytpi_fail(err, code, ...) (ytpi_tell((err), (code), __VA_ARGS__), (code))
+void ytpi_tell(ytp_error_t *err, int code, const char *path, const char *format, ...) YTPI_PRINTF(4, 5) YTPI_COLD;
 
-/* The same for damage at a file offset: "path: offset N: text". */
-int ytpi_fail_at(ytp_error_t *err, int code, const char *path, uint64_t offset, const char *format, ...)
+/* ytpi_fail_at(err, code, path, offset, format, ...): the same for damage at a file offset: "path: offset N: text". */
+#define ytpi_fail_at(err, code, ...) (ytpi_tell_at((err), (code), __VA_ARGS__), (code))
+void ytpi_tell_at(ytp_error_t *err, int code, const char *path, uint64_t offset, const char *format, ...)
     YTPI_PRINTF(5, 6) YTPI_COLD;
 
 /* The same for a failed operating system call: "path: what: strerror". ENOSPC, EDQUOT and EFBIG become

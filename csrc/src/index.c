@@ -9,10 +9,11 @@
 
 #define CHECKPOINT_WORDS 10u
 #define CONTROL_WORDS 2u
-#define CLOSE_BUDGET ((uint64_t)1 << 20)  /* messages that a close may still index */
-#define SUPPLY_BUDGET ((uint64_t)1 << 18) /* messages that the page supplier indexes before it looks at its own work   \
-                                           */
-#define STEPS_BACK 8u                     /* damaged records to step over before giving up */
+#define CLOSE_BUDGET ((uint64_t)1 << 20) /* messages that a close may still index */
+#define SUPPLY_BUDGET                                                                                                  \
+    ((uint64_t)1 << 18) /* messages that the page supplier indexes before it looks at its own work                     \
+                         */
+#define STEPS_BACK 8u   /* damaged records to step over before giving up */
 
 bool ytpi_index_init_chains(ytpi_index_t *index, ytp_yamal_t *y)
 {

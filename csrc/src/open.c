@@ -253,7 +253,7 @@ static int open_existing(const char *path, const ytp_open_options_t *o, int fd, 
 {
     uint64_t size;
     bool regular, writing = o->mode != YTP_OPEN_READ;
-    file_kind_t kind;
+    file_kind_t kind = {0};
 
     int e = ytpi_plat_size(fd, &size, &regular);
     if (e)
