@@ -29,6 +29,8 @@ export class History {
 
   async load(since, until) {
     const turn = (this.turn = {}); // a later choice overtakes this one
+    $("more").hidden = true;
+    $("past").tBodies[0].replaceChildren();
     const ask = { buckets: BUCKETS };
     if (since !== null) ask.since = String(since);
     if (until !== null) ask.until = String(until);
@@ -47,7 +49,6 @@ export class History {
     const total = this.counts.reduce((a, b) => a + b, 0);
     $("history-state").textContent = `about ${count(total)} messages`;
     this.drawVolume();
-    $("past").tBodies[0].replaceChildren();
     this.next = undefined;
     await this.page();
   }
@@ -56,7 +57,14 @@ export class History {
     const ask = { patterns: [$("history-pattern").value || "/"], since: String(this.since), until: String(this.until), limit: ROWS };
     if (this.next !== undefined) ask.start = this.next;
     const turn = this.turn;
-    const answer = await this.peer.call("Bus:history", JSON.stringify(ask));
+    $("more").hidden = true; // until this page is here
+    let answer;
+    try {
+      answer = await this.peer.call("Bus:history", JSON.stringify(ask));
+    } catch (error) {
+      $("history-state").textContent = error.message;
+      return;
+    }
     if (turn !== this.turn) return;
     const { messages, next } = JSON.parse(answer.text);
     for (const m of messages) {
