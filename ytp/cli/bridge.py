@@ -146,7 +146,7 @@ async def follow_umq(bus: Bus, source: str, token: str | None, patterns: tuple[s
 
 async def follow_yuan(bus: Bus, source: str, token: str | None, patterns: tuple[str, ...]) -> None:
     from ytp.bridge.yuan import follow
-    from ytp.yuan import Disconnected, NoProvider, RequestTimeout, Terminal
+    from ytp.yuan import Disconnected, NoProvider, RequestTimeout, ServiceFailed, Terminal
 
     if token is not None:
         source += ("&" if "?" in source else "?") + f"host_token={token}"
@@ -154,7 +154,7 @@ async def follow_yuan(bus: Bus, source: str, token: str | None, patterns: tuple[
         try:
             async with Terminal(source) as terminal:
                 await follow(terminal, bus, patterns)
-        except (Disconnected, NoProvider, RequestTimeout) as error:
+        except (Disconnected, NoProvider, RequestTimeout, ServiceFailed) as error:
             click.echo(f"the source does not answer ({error}); trying again", err=True)
         await asyncio.sleep(PAUSE)
 
