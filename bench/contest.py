@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/tmp")
-SECONDS = 120.0
+SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,13 @@ def fresh(settings: Settings) -> Iterator[str]:
         path.unlink(missing_ok=True)
 
 
+def on_disk(settings: Settings) -> Settings:
+    """The same with files that would be too large for memory."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    return Settings(folder, settings.repeats, settings.scale)
+
+
 @contextmanager
 def ready_bus(path: str, size: int) -> Iterator[tuple[ytp.Bus, ytp.Channel]]:
     """A new bus with so many bytes populated ahead of its tail."""
@@ -403,8 +410,7 @@ def goal_8(settings: Settings) -> Result:
     result = Result(8, "sustained append far past the reserve against the machine's rate of fresh pages")
     total = settings.count(2 << 30, 64 << 20) // (8 << 20) * (8 << 20)
     message = bytes(65_536)
-    for name, folder in (("shared memory", settings.folder), ("disk", ROOT / "build")):
-        place = Settings(folder, settings.repeats, settings.scale)
+    for name, place in (("shared memory", settings), ("disk", on_disk(settings))):
 
         def populate(place: Settings = place) -> float:
             with fresh(place) as path, open(path, "w+b") as file:
@@ -530,18 +536,23 @@ def open_costs(path: str, size: int) -> dict[str, Callable[[], float]]:
         with ytp.open(path, "r") as bus:
             bus.subscribe("/", start="end", follow=False)
 
+    def planning() -> None:
+        with ytp.open(path, "r") as bus:
+            assert len(bus.scan().split(8)) <= 8
+
     return {
         "open": lambda: once(opening),
         "declare": lambda: once(declaring),
         "seek by time": lambda: once(seeking),
         "start at the end": lambda: once(at_end),
+        "plan a scan in 8 parts": lambda: once(planning),
     }
 
 
 def goal_10(settings: Settings) -> Result:
     result = Result(10, "opening, declaring and seeking do not depend on the length of the log")
     small, large = 10 << 20, settings.count(10 << 30, 100 << 20)
-    place = Settings(ROOT / "build", settings.repeats, settings.scale) if large > 1 << 30 else settings
+    place = on_disk(settings) if large > 1 << 30 else settings
     with fresh(place) as short, fresh(place) as long:
         make_log(short, small)
         make_log(long, large)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.contest import Failed, Job, Settings, interleave, start
-from bench.goals import fresh, make_log, one_way, open_costs, together
+from bench.goals import fresh, make_log, on_disk, one_way, open_costs, together
 
 SIZES = [16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20, 4 << 20]
 NUMBERS = [1, 2, 4, 8]
-LENGTHS = [10 << 20, 100 << 20, 1 << 30, 4 << 30]
+LENGTHS = [10 << 20, 100 << 20, 1 << 30, 10 << 30]
 PEERS = {"ytp": "ours", "yamal 8": "yamal8", "iceoryx2": "iceoryx", "pyzmq": "zmq_ipc"}
 BYTES = 200 << 20
 """Sent for one point of the series over sizes, at most."""
@@ -96,7 +96,7 @@ def lengths(settings: Settings) -> Series:
     lines: dict[str, list[float | None]] = {}
     xs = [length for length in LENGTHS if length <= LENGTHS[-1] * settings.scale] or LENGTHS[:2]
     for length in xs:
-        with fresh(settings) as path:
+        with fresh(on_disk(settings)) as path:
             make_log(path, length)
             costs = open_costs(path, length)
             for work in costs.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -12,15 +13,38 @@ from typing import TYPE_CHECKING, Any, Literal
 from ytp.errors import ClosedError, LeftBehindError, NotFoundError
 from ytp.roll.directory import OFFSET_BITS
 from ytp.subscription import Columns, Start, Subscription
+from ytp.waiter import waiter
 
 if TYPE_CHECKING:
     from ytp._core import Message
     from ytp.roll.bus import RollingBus
+    from ytp.roll.directory import Directory
 
 __all__ = ["RollingSubscription"]
 
 FIRST_NAP = 0.0005  # between a sealed file and the appearance of the next
 LONGEST_NAP = 0.05
+
+
+class Successor:
+    """Stands in for a file that does not exist yet, so that the waiter can look out for it."""
+
+    position = 0
+    readonly = True
+
+    def __init__(self, directory: Directory, number: int) -> None:
+        self._directory = directory
+        self._number = number
+        self.handle = self
+
+    def arm(self) -> None:
+        """There is no wait word to sleep on."""
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def has_next(self, position: int) -> bool:
+        return any(number >= self._number for number in self._directory.numbers())
 
 
 class RollingSubscription:
@@ -40,6 +64,8 @@ class RollingSubscription:
     ) -> None:
         self.patterns = patterns
         self._follow = follow
+        self._event: int | None = None
+        self._watched: Subscription | Successor | None = None
         self._bus = bus
         self._options: dict[str, Any] = {"peer": peer, "wait": wait}
         numbers = bus._directory.numbers()
@@ -210,9 +236,42 @@ class RollingSubscription:
             await asyncio.sleep(nap)
             nap = min(nap * 2, LONGEST_NAP)
 
+    def fileno(self) -> int:
+        """A descriptor for event loops, the same for all files; see :meth:`ytp.Subscription.fileno`."""
+        if self._event is None:
+            self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self.rearm()
+        return self._event
+
+    def rearm(self) -> None:
+        """Makes the descriptor of :meth:`fileno` unreadable until something stands after the position."""
+        event = self._event
+        if event is None:
+            raise ValueError("there is no descriptor to rearm; ask for fileno() first")
+        self._forget()
+        try:
+            os.eventfd_read(event)
+        except BlockingIOError:
+            pass
+        self._watched = Successor(self._bus._directory, self._number + 1) if self._now.ended else self._now
+        waiter.watch(self._watched, lambda: os.eventfd_write(event, 1))
+
+    def _forget(self) -> None:
+        if self._watched is not None:
+            waiter.forget(self._watched)
+            self._watched = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_event", None) is not None:
+            os.close(self._event)  # type: ignore[arg-type]
+
     def close(self) -> None:
         """Ends the iteration; a waiting ``async for`` stops."""
         self._follow = False
+        self._forget()
+        if self._event is not None:
+            os.close(self._event)
+            self._event = None
         try:
             self._now.close()
         except ClosedError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import selectors
 import subprocess
 import sys
 import textwrap
@@ -403,6 +404,48 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_a_descriptor_stays_the_same_over_all_files(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "log", roll=ROLL) as bus, selectors.DefaultSelector() as selector:
+        channel = bus.peer("p").channel("c")
+        subscription: Any = bus.subscribe("/")
+        with pytest.raises(ValueError, match="fileno"):
+            subscription.rearm()
+        descriptor = subscription.fileno()
+        assert subscription.fileno() == descriptor
+        selector.register(descriptor, selectors.EVENT_READ)
+        assert subscription.poll() is None  # passes the announcements
+        subscription.rearm()
+        assert not selector.select(0.05)
+        found = []
+        for turn in range(10):
+            for number in range(10):
+                channel.write(b"%d" % (10 * turn + number) + bytes(10_000))
+            assert selector.select(30)
+            while (message := subscription.poll()) is not None:
+                found.append(int(message.data[:3].rstrip(b"\0")))
+            subscription.rearm()
+        assert found == list(range(100))
+        assert len(bus.files) > 2
+        subscription.close()
+        with pytest.raises(OSError):
+            os.fstat(descriptor)
+
+
+def test_a_descriptor_waits_for_the_file_after_a_sealed_one(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "log", roll=ROLL) as bus, selectors.DefaultSelector() as selector:
+        bus.peer("p").channel("c").write(b"before")
+        subscription: Any = bus.subscribe("/")
+        assert subscription.poll(30).data == b"before"
+        with ytp.open(bus.files[0], "r+") as file:  # type: ignore[attr-defined]
+            file._handle.seal()
+        assert subscription.poll() is None
+        selector.register(subscription.fileno(), selectors.EVENT_READ)
+        assert not selector.select(0.05)
+        bus.peer("p").channel("c").write(b"after")
+        assert selector.select(30)
+        assert subscription.poll(30).data == b"after"
 
 
 # --- columns
