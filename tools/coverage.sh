@@ -4,5 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p htmlcov
 .venv/bin/python -m pytest -m "not slow" --cov --cov-report=term --cov-report=html:htmlcov/python "$@"
-cmake --workflow --preset coverage
+.venv/bin/python -m coverage report --include 'ytp/*.py' --fail-under 95
+YTP_INJECT_ALL=1 cmake --workflow --preset coverage
 gcovr --root . --filter 'csrc/src/' --fail-under-line 95 --fail-under-branch 90 --print-summary --txt --html-nested htmlcov/c.html build/coverage

@@ -298,8 +298,39 @@ TEST(many_streams)
     ytp_bus_free(bus);
 }
 
+/* What a power loss leaves of the last node: links, but neither its number, nor its stream, nor its length. */
+TEST(nothing_is_appended_behind_a_torn_node)
+{
+    const struct {
+        uint64_t field, value;
+        const char *text;
+    } torn[] = {{24, 0, "sequence number 0 follows 1"}, {32 + 8, 0, "stream 0"}, {0, 9, "no time and stream"}};
+
+    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++) {
+        const char *path = scratch("torn");
+        ytp_bus_t *bus = open_bus(path, YTP_OPEN_NEW, YTP_FORMAT_YAMAL8);
+        ytp_writer_t writer;
+        uint64_t last = 0;
+        bool added;
+
+        OK(announce(bus, "p", "a", NULL, &writer));
+        write_text(bus, writer, 1, "whole");
+        OK(ytp_bus_write(bus, &writer, 2, "torn", 4, &last, &fault));
+        ytp_bus_free(bus);
+        poke64(path, last + torn[i].field, torn[i].value);
+
+        bus = open_bus(path, YTP_OPEN_WRITE, YTP_FORMAT_ANY);
+        CODE(announce(bus, "p", "a", NULL, &writer), YTP_ERR_CORRUPT);
+        CHECK_TEXT(torn[i].text);
+        CHECK_EQ(fault.offset, last);
+        CODE(ytp_bus_subscribe(bus, 256, 3, "/", 1, &added, &fault), YTP_ERR_CORRUPT);
+        ytp_bus_free(bus);
+        (void)unlink(path);
+    }
+}
+
 TESTS(T(a_stream_is_known_by_what_stands_before_it), T(whoever_can_write_resolves_the_original),
       T(data_of_a_duplicate_belongs_to_the_original), T(data_without_a_stream_is_damage),
       T(names_that_do_not_fit_are_damage), T(each_stream_is_subscribed_once),
       T(a_subscriber_that_died_half_way_is_heard), T(damaged_subscriptions_are_reported), T(index_entries_come_back),
-      T(the_other_format_has_none_of_this), T(many_streams))
+      T(the_other_format_has_none_of_this), T(many_streams), T(nothing_is_appended_behind_a_torn_node))
