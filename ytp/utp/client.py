@@ -20,7 +20,7 @@ from ytp.net.clock import Clock, SystemClock
 from ytp.net.tls import client_context
 from ytp.net.tokens import redact
 from ytp.utp import requests
-from ytp.utp.client_memory import ClientMemory, FileMemory
+from ytp.utp.client_memory import ClientMemory, FileMemory, MemoryFailed
 from ytp.utp.client_protocol import (
     MAX_ITEMS,
     Answered,
@@ -215,7 +215,10 @@ class Client:
         if self._carrier_task is not None:
             await asyncio.gather(self._carrier_task, return_exceptions=True)
         self._fail_waiting(ConnectionLost("the client was closed"))
-        self._memory.close()
+        try:
+            self._memory.close()
+        except MemoryFailed as error:
+            log.error("some messages may come again: %s", error)
         self._inbox_filled.set()
         self._connected.clear()
 
@@ -409,7 +412,14 @@ class Client:
         self._scheduled = False
         if self._closing and self._attached is None:
             return
-        self._memory.commit()
+        try:
+            self._memory.commit()
+        except MemoryFailed as error:
+            # It could not keep its promises: better no client than one that lies.
+            if self._attached is not None:
+                self._attached.link.abort()
+            self._end(error)
+            return
         if self._attached is not None and self._protocol.has_output:
             self._attached.link.write(self._protocol.take_output())
         self._set_timer()

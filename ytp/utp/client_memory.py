@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ytp.errors import ConfigError
+from ytp.utp.errors import UtpError
 
-__all__ = ["ClientMemory", "FileMemory", "Remembered"]
+__all__ = ["ClientMemory", "FileMemory", "MemoryFailed", "Remembered"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -18,6 +19,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS sent_id ON sent(message_id);
 CREATE TABLE IF NOT EXISTS received(place INTEGER PRIMARY KEY, message_id INTEGER, packet BLOB);
 CREATE INDEX IF NOT EXISTS received_id ON received(message_id);
 """
+
+
+class MemoryFailed(UtpError):
+    """The file cannot be written, so nothing that depends on it may be said."""
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class ClientMemory:
     def clear(self) -> None: ...
 
     def commit(self) -> None:
-        """Make durable what was noted since the last time."""
+        """Make durable what was noted since the last time; MemoryFailed if any of it could not be."""
 
     def close(self) -> None: ...
 
@@ -70,6 +75,7 @@ class FileMemory(ClientMemory):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._error: sqlite3.Error | None = None
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=0.5, check_same_thread=False)
@@ -88,9 +94,14 @@ class FileMemory(ClientMemory):
         return row[0] if row else None
 
     def _write(self, sql: str, *values: object) -> None:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute(sql, values)
+        if self._error is not None:
+            return
+        try:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(sql, values)
+        except sqlite3.Error as error:
+            self._error = error
 
     def load(self) -> Remembered:
         next_id = self._meta("next_id")
@@ -109,7 +120,6 @@ class FileMemory(ClientMemory):
         self.client_id = client_id
         self._write("INSERT OR REPLACE INTO meta VALUES('client_id', ?)", client_id)
         self._write("INSERT OR REPLACE INTO meta VALUES('session_key', ?)", session_key)
-        self.commit()
 
     def put_sent(self, message_id: int, packet: bytes, next_id: int) -> None:
         self._write("INSERT OR REPLACE INTO sent(message_id, packet) VALUES(?, ?)", message_id, packet)
@@ -134,9 +144,16 @@ class FileMemory(ClientMemory):
         self._write("DELETE FROM received")
 
     def commit(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
+        if self._error is None and self._db.in_transaction:
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._error = error
+        if self._error is not None:
+            raise MemoryFailed(f"the client's memory {self.path} cannot be written: {self._error}")
 
     def close(self) -> None:
-        self.commit()
-        self._db.close()
+        try:
+            self.commit()
+        finally:
+            self._db.close()

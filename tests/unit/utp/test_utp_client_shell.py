@@ -163,6 +163,33 @@ def utp_memory(path: Path) -> Iterator[None]:
     memory.close()
 
 
+@pytest.mark.parametrize("what", ["publish", "batch", "receive"])
+async def test_a_full_disk_under_the_memory(tmp_path: Path, what: str) -> None:
+    memory = tmp_path / "memory"
+    async with broker(tmp_path) as (_, url):
+        async with utp.Client(url, memory=memory) as client, utp.Client(url) as other:
+            await client.subscribe("a", mode="reliable")
+            client._memory._db.execute("PRAGMA max_page_count=1")  # type: ignore[attr-defined]
+            payload = bytes(100_000)
+            if what == "receive":
+                await other.publish("a", payload, mode="reliable")
+                with pytest.raises(utp.ConnectionLost):
+                    while True:
+                        await client.get()
+            else:
+                with pytest.raises(utp.UtpError, match="cannot be written"):
+                    await client.publish("b", payload, mode="batch" if what == "batch" else "reliable")
+            with pytest.raises(utp.ConnectionLost):
+                await client.publish("b", b"")
+        async with utp.Client(url, memory=memory) as client:  # there is room again
+            if what == "receive":
+                assert (await client.get()).payload == payload
+            else:
+                await client.relay("b", "1h")
+                await client.publish("a", b"last", mode="reliable")
+                assert (await client.get()).topic == "a"  # nothing was stored
+
+
 async def test_without_reconnecting(tmp_path: Path) -> None:
     async with broker(tmp_path) as (_, url):
         client = utp.Client(url, reconnect=False)
