@@ -65,10 +65,10 @@ def on_disk(settings: Settings) -> Settings:
 
 @contextmanager
 def ready_bus(path: str, size: int) -> Iterator[tuple[ytp.Bus, ytp.Channel]]:
-    """A new bus with so many bytes populated ahead of its tail."""
-    with ytp.open(path, populate=size + (16 << 20)) as bus:
+    """A new bus with twice so many bytes populated: the helper goes on when half of its reserve is used."""
+    with ytp.open(path, populate=2 * size + (16 << 20)) as bus:
         channel = bus.peer("p").channel("c")
-        populated(path, size, write=channel.write)
+        populated(path, 2 * size, write=channel.write)
         yield bus, channel
 
 

@@ -26,6 +26,7 @@ Payload = Literal["view", "binary"]
 Range = tuple[int, int, int, int]
 
 NODE_COST = 64  # bytes of payload that cost as much as the node around them
+SMALLEST_PIECE = 1 << 20  # bytes of a log that are not cut up
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
@@ -215,7 +216,20 @@ class Scan(Table):
         """Cuts the log as it stands into at most ``parts`` consecutive scans of about equal size."""
         if parts < 1:
             raise ValueError("parts must be at least 1")
-        cuts, error = core.stretches(self._handle, first_position(self._handle), 0)
+        handle = self._handle
+        last = handle.end()
+        # With the place of the last message the index of the file is used instead of the messages; pieces of an eighth
+        # of a part are fine enough to make the parts equal.
+        fine = max(SMALLEST_PIECE, handle.info()["reserved_size"] // (8 * parts))
+        cuts, error = core.stretches(
+            handle,
+            first_position(handle),
+            0,
+            last=last,
+            last_seqno=handle.seqno(last),
+            max_bytes=fine,
+            max_count=max(1, fine // NODE_COST),
+        )
         if error is not None:
             raise error
         weights = [cut[1] * NODE_COST + cut[4] for cut in cuts]

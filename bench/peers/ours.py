@@ -36,7 +36,8 @@ def populated(path: str, needed: int, prepare: int = 64 << 10, *, write: Callabl
 
 
 def reserve_for(link: Link) -> int:
-    return link.count * (link.size + 64) + (32 << 20)
+    """Twice what is written: the helper goes on when half of its reserve is used, and would take part in the run."""
+    return 2 * (link.count * (link.size + 64) + (32 << 20))
 
 
 def ping(link: Link) -> dict[str, float]:
