@@ -24,11 +24,8 @@ from utp_world import (
 )
 
 from ytp.utp.batching import BatchLimits
-from ytp.utp.client_memory import ClientMemory, FileMemory
-from ytp.utp.client_protocol import (
+from ytp.utp.client_events import (
     Answered,
-    ClientOptions,
-    ClientProtocol,
     Connected,
     Delivered,
     Disconnected,
@@ -38,6 +35,8 @@ from ytp.utp.client_protocol import (
     Replied,
     ServerError,
 )
+from ytp.utp.client_memory import ClientMemory, FileMemory
+from ytp.utp.client_protocol import ClientOptions, ClientProtocol
 from ytp.utp.codec import PacketReader, encode, encode_connect_ack, encode_publish, encode_publish_message
 from ytp.utp.errors import MalformedPacket, ProtocolViolation
 from ytp.utp.messages import (

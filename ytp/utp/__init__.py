@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ytp.utp.blocking import BlockingClient
     from ytp.utp.broker import Broker
     from ytp.utp.client import Client
-    from ytp.utp.client_protocol import ClientOptions, Incoming
+    from ytp.utp.client_events import Incoming
+    from ytp.utp.client_protocol import ClientOptions
     from ytp.utp.links.tls import TlsFiles
     from ytp.utp.options import BrokerOptions
     from ytp.utp.passwords import PasswordFile
@@ -74,7 +75,7 @@ _LAZY = {
     "BrokerOptions": "options",
     "Client": "client",
     "ClientOptions": "client_protocol",
-    "Incoming": "client_protocol",
+    "Incoming": "client_events",
     "PasswordFile": "passwords",
     "TlsFiles": "links.tls",
 }

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ytp.errors import WaitTimeout
 from ytp.utp.client import Client, Mode
-from ytp.utp.client_protocol import Incoming
+from ytp.utp.client_events import Incoming
 from ytp.utp.errors import ConnectionLost
 from ytp.utp.messages import DeliveryMode
 

@@ -17,7 +17,7 @@ from ytp.errors import YtpError
 
 if TYPE_CHECKING:
     from ytp.utp.client import Client
-    from ytp.utp.client_protocol import Incoming
+    from ytp.utp.client_events import Incoming
     from ytp.utp.links.tls import TlsFiles
 
 __all__ = ["cli"]

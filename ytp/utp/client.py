@@ -20,12 +20,8 @@ from ytp.net.clock import Clock, SystemClock
 from ytp.net.tls import client_context
 from ytp.net.tokens import redact
 from ytp.utp import requests
-from ytp.utp.client_memory import ClientMemory, FileMemory, MemoryFailed
-from ytp.utp.client_protocol import (
-    MAX_ITEMS,
+from ytp.utp.client_events import (
     Answered,
-    ClientOptions,
-    ClientProtocol,
     Connected,
     Delivered,
     Disconnected,
@@ -35,6 +31,8 @@ from ytp.utp.client_protocol import (
     Replied,
     ServerError,
 )
+from ytp.utp.client_memory import ClientMemory, FileMemory, MemoryFailed
+from ytp.utp.client_protocol import MAX_ITEMS, ClientOptions, ClientProtocol
 from ytp.utp.errors import ConnectionLost, ConnectRefused, RequestError, ReturnCode, UtpError
 from ytp.utp.links.base import Accept, Link
 from ytp.utp.links.grpc import open_grpc

@@ -9,6 +9,18 @@ from typing import Any
 
 from ytp.utp import requests
 from ytp.utp.batching import Batcher, BatchLimits
+from ytp.utp.client_events import (
+    Answered,
+    Connected,
+    Delivered,
+    Disconnected,
+    Event,
+    Incoming,
+    ReceivedPacket,
+    Refused,
+    Replied,
+    ServerError,
+)
 from ytp.utp.client_memory import ClientMemory
 from ytp.utp.codec import (
     MAX_PACKET,
@@ -39,20 +51,7 @@ from ytp.utp.messages import (
     Unsubscribe,
 )
 
-__all__ = [
-    "MAX_ITEMS",
-    "Answered",
-    "ClientOptions",
-    "ClientProtocol",
-    "Connected",
-    "Delivered",
-    "Disconnected",
-    "Event",
-    "Incoming",
-    "Refused",
-    "Replied",
-    "ServerError",
-]
+__all__ = ["MAX_ITEMS", "ClientOptions", "ClientProtocol"]
 
 _MAX_ID = 65535
 MAX_ITEMS = 1000
@@ -93,87 +92,6 @@ class ClientOptions:
     max_packet: int = MAX_PACKET + 65536
     """Largest packet that is accepted."""
     write_buffer: int = 1024 * 1024
-
-
-class Incoming:
-    """A message for the application."""
-
-    __slots__ = ("_packet", "mode", "payload", "topic")
-
-    def __init__(self, topic: str, payload: bytes, mode: DeliveryMode, packet: _Packet) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.mode = mode
-        self._packet = packet
-
-    def __repr__(self) -> str:
-        return f"Incoming(topic={self.topic!r}, payload={self.payload!r}, mode={self.mode.name})"
-
-
-class _Packet:
-    """A PUBLISH that was received; how many of its messages the application has not taken yet."""
-
-    __slots__ = ("left", "message_id", "place")
-
-    def __init__(self, left: int, message_id: int | None, place: int | None) -> None:
-        self.left = left
-        self.message_id = message_id
-        """Of an Express packet that is not acknowledged yet."""
-        self.place = place
-        """Of a Reliable or Batch packet in the client's memory."""
-
-
-@dataclass(slots=True, frozen=True)
-class Connected:
-    """The server accepted."""
-
-    epoch: int
-    connection_id: int
-
-
-@dataclass(slots=True, frozen=True)
-class Refused:
-    """The server did not accept; the connection is over."""
-
-    error: ConnectRefused
-
-
-@dataclass(slots=True, frozen=True)
-class Answered:
-    """A request is done: ``tokens`` are those given with it, ``errors`` what went wrong."""
-
-    tokens: list[Any]
-    errors: list[RequestError]
-
-
-@dataclass(slots=True, frozen=True)
-class Delivered:
-    """Messages for the application. Tell :meth:`ClientProtocol.taken` of each that it took."""
-
-    messages: list[Incoming]
-
-
-@dataclass(slots=True, frozen=True)
-class Replied:
-    """The answer to a request to the server itself."""
-
-    topic: str
-    payload: bytes
-
-
-@dataclass(slots=True, frozen=True)
-class ServerError:
-    """The server reports something that belongs to no request."""
-
-    error: RequestError
-
-
-@dataclass(slots=True, frozen=True)
-class Disconnected:
-    """The server said goodbye."""
-
-
-Event = Connected | Refused | Answered | Delivered | Replied | ServerError | Disconnected
 
 
 class _Sent:
@@ -563,7 +481,7 @@ class ClientProtocol:
         return self._deliver(self._incoming(publish, message_id if wait else None, None))
 
     def _incoming(self, publish: Publish, message_id: int | None, place: int | None) -> list[Incoming]:
-        packet = _Packet(len(publish.messages), message_id, place)
+        packet = ReceivedPacket(len(publish.messages), message_id, place)
         mode = DeliveryMode(publish.mode) if publish.mode in (1, 2) else DeliveryMode.EXPRESS
         return [Incoming(m.topic, m.payload, mode, packet) for m in publish.messages]
 
@@ -592,7 +510,7 @@ class ClientProtocol:
     def taken(self, message: Incoming, now: float) -> None:
         """The application has this message."""
         self._backlog -= 1
-        packet = message._packet
+        packet = message.packet
         packet.left -= 1
         if not packet.left:
             if packet.place is not None:
