@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ytp.net.clock import Clock
-
-__all__ = ["KIB", "MIB", "Limits", "TokenBucket"]
+__all__ = ["KIB", "MIB", "Limits"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -41,36 +39,3 @@ class Limits:
         for name in self.__dataclass_fields__:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)!r}")
-
-
-class TokenBucket:
-    """``rate`` actions a second on average, ``burst`` of them at once."""
-
-    __slots__ = ("_clock", "_filled_at", "_tokens", "burst", "rate")
-
-    def __init__(self, rate: float, burst: float, clock: Clock) -> None:
-        if rate <= 0 or burst <= 0:
-            raise ValueError(f"rate and burst must be positive, not {rate!r} and {burst!r}")
-        self.rate = rate
-        self.burst = burst
-        self._clock = clock
-        self._tokens = float(burst)
-        self._filled_at = clock.monotonic()
-
-    def take(self, amount: float = 1.0) -> bool:
-        """Take ``amount`` tokens; False (and nothing taken) when there are not enough."""
-        self._refill()
-        if self._tokens < amount:
-            return False
-        self._tokens -= amount
-        return True
-
-    def delay(self, amount: float = 1.0) -> float:
-        """Seconds until ``amount`` tokens will be there."""
-        self._refill()
-        return max(0.0, (amount - self._tokens) / self.rate)
-
-    def _refill(self) -> None:
-        now = self._clock.monotonic()
-        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) * self.rate)
-        self._filled_at = now

@@ -1,12 +1,11 @@
-"""Secrets: made at random, compared in constant time, never shown."""
+"""Secrets: compared in constant time, never shown."""
 
 from __future__ import annotations
 
 import hmac
 import re
-import secrets
 
-__all__ = ["equal", "new_token", "redact"]
+__all__ = ["equal", "redact"]
 
 _SECRET_WORD = (
     r"(?:[\w.-]*(?:token|secret|password|passwd|api_?key|apikey|signature|credential)[\w.-]*|auth|sig|key)"
@@ -15,11 +14,6 @@ _PAIR = re.compile(rf"(?i)\b({_SECRET_WORD})(\s*=\s*|\s*:\s*|%3D)([^\s&;,\"']+)"
 _QUOTED_PAIR = re.compile(rf"(?i)([\"'])({_SECRET_WORD})\1(\s*:\s*)([\"'])(.*?)\4")
 _USERINFO = re.compile(r"(?<=://)[^/@\s?#]+@")
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|digest)\s+[\w.~+/=-]+")
-
-
-def new_token(size: int = 32) -> str:
-    """A random token with ``size`` bytes of entropy, safe in URLs."""
-    return secrets.token_urlsafe(size)
 
 
 def equal(a: str | bytes, b: str | bytes) -> bool:

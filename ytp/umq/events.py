@@ -22,7 +22,6 @@ __all__ = [
     "MethodRequested",
     "Opened",
     "Replied",
-    "Requested",
     "TopicClosed",
     "Unsubscribed",
     "Updated",
@@ -163,6 +162,3 @@ Event: TypeAlias = (
     | AttachmentFailed
     | Closed
 )
-
-#: what has to be answered, once
-Requested: TypeAlias = MethodRequested | CallbackRequested | DiscoverRequested

@@ -13,11 +13,11 @@ from ytp.errors import ConfigError
 from ytp.net.backoff import Backoff
 from ytp.net.clock import ManualClock, SystemClock
 from ytp.net.keepalive import Keepalive
-from ytp.net.limits import Limits, TokenBucket
+from ytp.net.limits import Limits
 from ytp.net.origin import is_friendly
 from ytp.net.queue import BoundedQueue, Policy, QueueClosed, QueueOverflow
 from ytp.net.tls import check_listen, client_context, is_loopback, server_context
-from ytp.net.tokens import equal, new_token, redact
+from ytp.net.tokens import equal, redact
 
 
 class TestBoundedQueue:
@@ -176,29 +176,12 @@ class TestLimits:
         with pytest.raises(ValueError, match="max_queue must be positive"):
             Limits(max_queue=0)
 
-    def test_token_bucket(self):
-        clock = ManualClock()
-        bucket = TokenBucket(rate=2, burst=3, clock=clock)
-        assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-        assert bucket.delay() == pytest.approx(0.5)
-        clock.advance(0.5)
-        assert bucket.take()
-        clock.advance(100)
-        assert bucket.delay(3) == 0
-        assert not bucket.take(4)
-        with pytest.raises(ValueError, match="rate"):
-            TokenBucket(0, 1, clock)
-
 
 class TestTokens:
     def test_equal(self):
         assert equal("abc", b"abc")
         assert not equal("abc", "abd")
         assert not equal("žluť", "abc")
-
-    def test_new_tokens_differ(self):
-        assert new_token() != new_token()
-        assert len(new_token()) >= 43
 
     @pytest.mark.parametrize(
         ("text", "clean"),
