@@ -61,6 +61,10 @@ static void pass_on(int number, siginfo_t *info, void *context)
     (void)sigaction(number, &fallback, NULL);
 }
 
+#ifndef SI_TKILL /* macOS: raise() looks like kill() */
+#define SI_TKILL SI_USER
+#endif
+
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
     /* A handler above ours (such as Python's faulthandler) that gives up re-raises the signal by itself. The
