@@ -326,3 +326,63 @@ def test_commit_forgets(tmp_path: Path) -> None:
     assert source.trackers[str(path)].index.stretches == []
     source.stop()
     assert source.trackers == {}
+
+
+# --- rolling logs ---
+
+
+def roll(folder: Path, first: int, count: int, keep: int | None = None) -> None:
+    """Messages in a rolling log, which begins a new file after every ten or so."""
+    with ytp.open(folder, roll="64K", keep=keep, populate=0) as bus:
+        for i in range(first, first + count):
+            bus.peer("p").channel("c").write(i.to_bytes(4, "little") * 1500, time=i)
+
+
+def numbers(source: Any, begin: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The times of a batch, which say which messages they are."""
+    source.fields = (Field("time", "long"),)
+    return seqnos(source, begin, end)
+
+
+def test_a_rolling_log_with_retention_is_read_once(tmp_path: Path) -> None:
+    """Files that were read go away, new ones come; every message is in one batch."""
+    folder = tmp_path / "log"
+    source = reader(folder)
+    found: list[int] = []
+    at: dict[str, Any] = {"v": 1, "files": {}}
+    names: set[str] = set()
+    for turn in range(6):
+        roll(folder, 40 * turn, 40, keep=8)
+        end = source.latestOffset(at)
+        found += numbers(source, at, end)
+        at = end
+        names |= set(end["files"])
+    assert found == list(range(240))
+    left = {str(path) for path in folder.glob("*.ytp")}
+    assert len(left) < len(names)
+    assert set(source.latestOffset(at)["files"]) == left
+    assert numbers(reader(folder), at, reader(folder).latestOffset(at)) == []
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_retention_that_overtakes_a_query_is_data_loss(tmp_path: Path, announced: bool) -> None:
+    from ytp.spark.stream import DataLossError
+
+    folder = tmp_path / "log"
+    roll(folder, 0, 5)
+    source = reader(folder)
+    at = source.latestOffset()
+    roll(folder, 5, 95)
+    end = source.latestOffset(at)
+    if announced:
+        # Sealed files of a batch whose end is known but whose messages were not read yet.
+        for path in sorted(end["files"])[1:3]:
+            os.remove(path)
+        with pytest.raises(DataLossError, match="vanished"):
+            source.partitions(at, end)
+        patient = reader(folder, failOnDataLoss=False)
+        assert 0 < len(numbers(patient, at, end)) < 95
+    else:
+        os.remove(sorted(at["files"])[0])
+        with pytest.raises(DataLossError, match="vanished"):
+            source.latestOffset(at)

@@ -168,12 +168,13 @@ class StreamReader(*BASES):  # type: ignore[misc]
         return ReadAllAvailable()
 
     def _ends(self) -> Offsets:
-        import ytp
-
         ends = {}
         for file in find_files(self.options):
-            with ytp.open(file.path, "r") as bus:
-                ends[file.path] = FileOffset(int(bus._handle.end()), 0)
+            try:
+                with open_file(file.path) as bus:
+                    ends[file.path] = FileOffset(int(bus._handle.end()), 0)
+            except FileNotFoundError:
+                continue  # gone since it was listed; whether that is a loss is seen by the walk
         return Offsets(ends)
 
     def _walk(self, start: Offsets, limit: Any) -> Offsets:
@@ -209,14 +210,17 @@ class StreamReader(*BASES):  # type: ignore[misc]
         return Offsets(new)
 
     def _vanished(self, path: str, before: FileOffset | None) -> None:
-        if before is None or before.closed:
-            return  # retention removes files that were read to their end
+        if before is not None and not before.closed:
+            self._lost(path, before)  # retention may remove files that were read to their end
+
+    def _lost(self, path: str, before: FileOffset | None) -> None:
+        seqno = before.seqno if before is not None else 0
         if self.options.fail_on_data_loss:
             raise DataLossError(
-                f"{path}: the file vanished after message {before.seqno} was read; "
+                f"{path}: the file vanished after message {seqno} was read; "
                 "set failOnDataLoss=false to go on without it"
             )
-        logger.warning("%s vanished after message %d was read", path, before.seqno)
+        logger.warning("%s vanished after message %d was read", path, seqno)
 
     def _advance(
         self, file: File, before: FileOffset | None, rows: int, size: int
@@ -285,7 +289,7 @@ class StreamReader(*BASES):  # type: ignore[misc]
             if to.seqno == (since.seqno if since is not None else 0):
                 continue
             if path not in by_path:
-                self._vanished(path, to)
+                self._lost(path, since)  # closed or not: the messages up to ``to`` were announced and not read
                 continue
             tracker = self._tracker(by_path[path], since)
             first = since.seqno if since is not None else 0
