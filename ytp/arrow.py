@@ -145,6 +145,8 @@ class Scan(Table):
         ranges: Sequence[Range] | None = None,
         offset_base: int = 0,
     ) -> None:
+        if not hasattr(core, "MATCH_PATTERN"):
+            raise NotImplementedError("scans need the Cython binding; unset YTP_BACKEND")
         if payload not in ("view", "binary"):
             raise ValueError(f"payload {payload!r} is not one of view, binary")
         if batch_rows < 1:

@@ -55,3 +55,17 @@ def test_an_unknown_binding_is_refused() -> None:
     )
     assert done.returncode != 0
     assert "fortran" in done.stderr
+
+
+def test_a_scan_on_the_other_binding_says_what_it_needs(tmp_path: Path) -> None:
+    pytest.importorskip("cffi", reason="needs cffi")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import ytp; ytp.open({str(tmp_path / 'b.ytp')!r}).scan('/')"],
+        cwd=ROOT,
+        env=os.environ | {"YTP_BACKEND": "cffi"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "NotImplementedError: scans need the Cython binding" in done.stderr

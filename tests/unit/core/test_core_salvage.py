@@ -154,3 +154,20 @@ def test_a_rolling_log_is_salvaged_into_one_file(tmp_path: Path) -> None:
         assert len(bus.files) > 1  # type: ignore[attr-defined]
     assert ytp.salvage(tmp_path / "log", tmp_path / "one.ytp")["copied"] == 5000
     assert rows(tmp_path / "one.ytp") == rows(tmp_path / "log")
+
+
+@FORMATS
+def test_progress_is_told_and_may_end_a_check(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "long.ytp"
+    with ytp.open(path, format=form) as bus:  # type: ignore[arg-type]
+        bus.peer("p").channel("c").write_many([b"x"] * 200_000)
+        told: list[tuple[int, int]] = []
+        assert bus.verify(lambda nodes, offset: told.append((nodes, offset)))["error"] is None
+        assert told
+        assert told == sorted(told)
+
+        def give_up(nodes: int, offset: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            bus.verify(give_up)
