@@ -5,6 +5,7 @@
     Bus:history     {"patterns"?, "start"?, "since"?, "until"?, "limit"?} -> {"messages", "next"} and attachments
     Bus:subscribe   {"topic", "patterns"?, "start"?} -> {"position"}; then updates of the topic, each a list of messages
     Bus:publish     {"channel", "peer"?, "time"?, "text"?} with the payload as text or as one attachment -> {"position"}
+    Bus:replicate   a request of replication -> its reply, the frames behind the first one as attachments
 
 A message is {"position", "time", "peer", "channel"} and its payload: ``text`` if it is UTF-8, else ``attachment``, the
 number of an attachment of the same update or result. Times are nanoseconds, as text: JavaScript has no such numbers.
@@ -20,9 +21,10 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from ytp import umq
+from ytp.bridge.replication.following import Following
 from ytp.bridge.replication.marks import PREFIX, log_id
-from ytp.bridge.replication.replica import Replica
-from ytp.bridge.replication.wire import Entry, Reply
+from ytp.bridge.replication.source import Source
+from ytp.bridge.replication.wire import Failure, decode_reply, decode_request, encode_reply
 from ytp.errors import ProtocolError, YtpError
 from ytp.umq.payload import Payload, read_source
 from ytp.umq.services import Request, Services
@@ -36,6 +38,8 @@ MAX_LIMIT = 10_000  # messages of one answer
 MAX_BYTES = 4 << 20  # of payloads in one answer or update
 MAX_UPDATE = 1000  # messages of one update
 MAX_SUBSCRIPTIONS = 256  # of one connection
+WAIT, PATIENCE = 10.0, 20.0  # seconds that a source may wait for news, and take for an answer
+READER = "ytp.bridge.reader"
 
 log = logging.getLogger("ytp.bridge.umq")
 
@@ -50,7 +54,7 @@ def add_bus(
 ) -> None:
     """Offers a bus to everybody who is served by ``services``. ``peer`` writes for those who name no peer."""
     offer = BusOffer(bus, peer, may_write)
-    for name in ("list", "stat", "history", "subscribe", "publish"):
+    for name in ("list", "stat", "history", "subscribe", "publish", "replicate"):
         services.add(prefix + name, getattr(offer, name))
 
 
@@ -62,6 +66,7 @@ class BusOffer:
         self._peer = peer
         self._may_write = may_write
         self._id = log_id(bus) or f"path:{bus.path}"
+        self._source = Source(bus)
 
     def list(self, request: Request) -> str:
         """Names of the bus. Answer: {"id", "path", "format", "end", "peers", "channels"}."""
@@ -145,6 +150,19 @@ class BusOffer:
         except (YtpError, ValueError, OSError) as error:
             raise umq.CallException(FAILED, str(error)) from error
         return json.dumps({"position": str(position)})
+
+    async def replicate(self, request: Request) -> Payload:
+        """What a replica asks for; see :mod:`ytp.bridge.replication.wire`."""
+        try:
+            wanted = decode_request(str(request).encode())
+        except ProtocolError as error:
+            raise umq.CallException(BAD_REQUEST, str(error)) from error
+        context = request.peer.context
+        reply, reader = await self._source.answer(wanted, context.pop(READER, None))
+        if reader is not None:
+            context[READER] = reader
+        head, *rest = reply.encode() if isinstance(reply, Failure) else encode_reply(reply)
+        return Payload(head.decode(), rest)
 
     def _open(self, given: dict[str, Any], follow: bool) -> Any:
         patterns = given.get("patterns", ["/"])
@@ -258,32 +276,11 @@ async def follow(
 
     Where it was is kept in our bus, so it goes on there the next time.
     """
-    replica = Replica(bus, patterns)
-    source = json.loads(await peer.call(prefix + "list", "{}"))["id"]
-    with replica.alone(source):
-        async with peer.subscribe(maxsize=64, policy="disconnect") as updates:
-            at = replica.request(source).at
-            ask = {
-                "topic": updates.topic,
-                "patterns": list(replica.patterns),
-                "start": "begin" if at is None else str(at),
-            }
-            await peer.call(prefix + "subscribe", json.dumps(ask))
-            async for update in updates:
-                replica.take(await entries_of(update, source))
-
-
-async def entries_of(update: Payload, source: str) -> Reply:
-    try:
-        raw = json.loads(update)["messages"]
-        entries = []
-        for m in raw:
-            data = (
-                m["text"].encode() if "text" in m else await read_source(update.attachments[m["attachment"]])
+    with Following(bus, patterns) as following:
+        while True:
+            request = following.request(WAIT)
+            answer = await peer.call(
+                prefix + "replicate", request.encode().decode(), timeout=request.wait + PATIENCE
             )
-            entries.append(
-                Entry(source, int(m["position"]), int(m["time"]), str(m["peer"]), str(m["channel"]), data)
-            )
-        return Reply(0, source, entries[-1].position, entries)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ProtocolError(f"an update of a bus can not be understood: {error!r}") from error
+            frames = [str(answer).encode(), *[await read_source(part) for part in answer.attachments]]
+            following.hear(decode_reply(frames))

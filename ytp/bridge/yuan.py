@@ -4,6 +4,7 @@
     service "Bus/List"        {} -> {"id", "path", "peers", "channels"}
     service "Bus/Query"       {"patterns"?, "start"?, "since"?, "until"?, "limit"?} -> {"messages", "next"}
     service "Bus/Publish"     {"channel", "peer"?, "time"?, data} -> {"position"}
+    service "Bus/Replicate"   {"request"} of replication -> {"frames"} of its reply, in base64
 
 where data is "text" if it is UTF-8 and "base64" otherwise.
 Times and positions are text: JavaScript has no such numbers.
@@ -11,16 +12,17 @@ Times and positions are text: JavaScript has no such numbers.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from ytp.bridge.replication.following import Following
 from ytp.bridge.replication.marks import PREFIX, log_id
-from ytp.bridge.replication.replica import Replica
-from ytp.bridge.replication.wire import Entry, Reply
+from ytp.bridge.replication.source import Reader, Source
+from ytp.bridge.replication.wire import Failure, Reply, decode_reply, decode_request, encode_reply
 from ytp.errors import ProtocolError, YtpError
 from ytp.names import yuan_channel
 from ytp.yuan import Response, Terminal
@@ -29,6 +31,7 @@ __all__ = ["BusTerminal", "follow"]
 
 MAX_LIMIT = 10_000
 MAX_BYTES = 4 << 20
+MAX_READERS = 100  # replicas whose place is remembered; the others' is looked up anew
 
 _PATTERNS = {"type": "array", "items": {"type": "string", "minLength": 1}}
 _NUMBER = {"type": "string", "pattern": "^-?[0-9]{1,20}$"}
@@ -57,6 +60,13 @@ PUBLISH = {
     "oneOf": [{"required": ["text"]}, {"required": ["base64"]}],
 }
 
+REPLICATE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["request"],
+    "properties": {"request": {"type": "string"}},
+}
+
 
 def success(data: Any) -> Response:
     return Response(0, "OK", data)
@@ -75,6 +85,8 @@ class BusTerminal:
         self._peer = peer
         self._writable = writable
         self._id = log_id(bus) or f"path:{bus.path}"
+        self._source = Source(bus)
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._offers = AsyncExitStack()
 
     async def __aenter__(self) -> BusTerminal:
@@ -83,6 +95,7 @@ class BusTerminal:
             await terminal.publish_channel("Bus", self._messages, {"type": "string"}),
             await terminal.provide_service("Bus/List", {"type": "object"}, self._list),
             await terminal.provide_service("Bus/Query", QUERY, self._query),
+            await terminal.provide_service("Bus/Replicate", REPLICATE, self._replicate),
         ]
         if self._writable:
             offers.append(await terminal.provide_service("Bus/Publish", PUBLISH, self._publish))
@@ -128,6 +141,19 @@ class BusTerminal:
                 break
         return success({"messages": rows, "next": str(subscription.position)})
 
+    async def _replicate(self, message: Any) -> Response:
+        try:
+            wanted = decode_request(message.req["request"].encode())
+        except ProtocolError as error:
+            return failure(400, str(error))
+        reply, reader = await self._source.answer(wanted, self._readers.pop(wanted.own, None))
+        if reader is not None:
+            self._readers[wanted.own] = reader
+            while len(self._readers) > MAX_READERS:
+                self._readers.popitem(last=False)
+        frames = reply.encode() if isinstance(reply, Failure) else encode_reply(reply)
+        return success({"frames": [base64.b64encode(frame).decode() for frame in frames]})
+
     async def _publish(self, message: Any) -> Response:
         request = message.req
         try:
@@ -165,36 +191,19 @@ def row_of(subscription: Any, message: Any) -> dict[str, Any]:
 
 
 async def follow(
-    terminal: Terminal, bus: Any, patterns: tuple[str, ...] = ("/",), *, pause: float = 1.0
+    terminal: Terminal, bus: Any, patterns: tuple[str, ...] = ("/",), *, wait: float = 5.0
 ) -> None:
     """Copies the bus that a terminal of the same host offers into ours; each message once, whatever happens."""
-
-    replica = Replica(bus, patterns)
-    source = str((await terminal.request_data("Bus/List", {}))["id"])
-    with replica.alone(source):
+    with Following(bus, patterns) as following:
         while True:
-            at = replica.request(source).at
-            request = {"patterns": list(replica.patterns), "limit": 1000}
-            request |= {"start": "begin" if at is None else str(at)}
-            reply = reply_of(await terminal.request_data("Bus/Query", request), source)
-            replica.take(reply)
-            if not reply.entries:
-                await asyncio.sleep(pause)
+            request = following.request(wait).encode().decode()
+            answer = await terminal.request_data("Bus/Replicate", {"request": request})
+            following.hear(reply_of(answer))
 
 
-def reply_of(answer: Any, source: str) -> Reply:
+def reply_of(answer: Any) -> Reply | Failure:
     try:
-        entries = [
-            Entry(
-                source,
-                int(m["position"]),
-                int(m["time"]),
-                str(m["peer"]),
-                str(m["channel"]),
-                m["text"].encode() if "text" in m else base64.b64decode(m["base64"], validate=True),
-            )
-            for m in answer["messages"]
-        ]
-        return Reply(0, source, int(answer["next"]), entries)
+        frames = [base64.b64decode(frame, validate=True) for frame in answer["frames"]]
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         raise ProtocolError(f"the answer of a bus can not be understood: {error!r}") from error
+    return decode_reply(frames)

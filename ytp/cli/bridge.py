@@ -110,7 +110,7 @@ def run(work: Coroutine[Any, Any, None], tick: Callable[[], object] = int) -> No
 async def serve(path: str, host: str, port: int, node: str | None) -> None:
     import ytp
     from ytp.bridge.replication import SourceServer
-    from ytp.cli.sockets import listening
+    from ytp.bridge.replication.sockets import listening
 
     with ytp.open(path, "r+" if os.access(path, os.W_OK) else "r") as bus:
         async with listening(host, port, node) as (socket, where):
@@ -121,7 +121,7 @@ async def serve(path: str, host: str, port: int, node: str | None) -> None:
 
 async def follow_zmq(bus: Bus, source: str, token: str | None, patterns: tuple[str, ...]) -> None:
     from ytp.bridge.replication import Follower
-    from ytp.cli.sockets import connected
+    from ytp.bridge.replication.sockets import connected
 
     if token is not None:
         raise ConfigError("a token is for UMQ and Yuan: ZeroMQ sources do not ask for one")

@@ -247,32 +247,14 @@ class ReplicationDoor(Door):
         self._config = config
 
     async def open(self) -> str:
-        import zmq
-        import zmq.asyncio
-
         from ytp.bridge.replication import SourceServer
+        from ytp.bridge.replication.sockets import listening
         from ytp.net.tls import check_listen
 
         config = self._config
         host, port = parse_address(config.listen, "replication: listen")
         check_listen(host, authenticated=False, insecure=config.insecure)
-        if config.name is not None:
-            import yamz
-
-            node = await self._stack.enter_async_context(yamz.aio.Server(config.name))
-            client = await self._stack.enter_async_context(node.client("bus"))
-            socket = client.port("replication", zmq.ROUTER, bind=f"tcp://{host}:{port or '*'}")
-            await client.ready()
-            await node.online()
-            where = f"yamz://{config.name}/bus/replication"
-        else:
-            context = self._stack.enter_context(zmq.asyncio.Context())
-            socket = self._stack.enter_context(context.socket(zmq.ROUTER))
-            socket.linger = 0
-            bound = socket.bind_to_random_port(f"tcp://{host}") if port == 0 else port
-            if port != 0:
-                socket.bind(f"tcp://{host}:{port}")
-            where = f"tcp://{host}:{bound}"
+        socket, where = await self._stack.enter_async_context(listening(host, port, config.name))
         run_in(self._stack, SourceServer(self._bus, socket).run())
         return where
 
@@ -289,27 +271,13 @@ class FollowDoor(Door):
         self._follower: Any = None
 
     async def open(self) -> str:
-        import zmq
-        import zmq.asyncio
-
         from ytp.bridge.replication import Follower
+        from ytp.bridge.replication.sockets import connected
 
         config = self._config
         if not config.source:
             raise ConfigError("follow: 'source' is missing")
-        if config.source.startswith("yamz://"):
-            import yamz
-
-            node = await self._stack.enter_async_context(yamz.aio.Server())
-            client = await self._stack.enter_async_context(node.client("follow"))
-            socket = client.port("source", zmq.DEALER, connect=config.source)
-            await client.ready()
-            await node.online()
-        else:
-            context = self._stack.enter_context(zmq.asyncio.Context())
-            socket = self._stack.enter_context(context.socket(zmq.DEALER))
-            socket.linger = 0
-            socket.connect(config.source)
+        socket = await self._stack.enter_async_context(connected(config.source))
         self._follower = Follower(self._bus, socket, config.patterns)
         run_in(self._stack, self._follower.run(), self._failed)
         return config.source

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 import ytp
 from ytp.bridge.replication import Follower, Replica, Source, SourceServer
 from ytp.bridge.replication.marks import MARK_CHANNEL, PEER
+from ytp.bridge.replication.sockets import listening
 from ytp.bridge.replication.wire import (
+    MAX_REQUEST,
     Entry,
     Failure,
     Reply,
@@ -112,6 +114,57 @@ def test_a_ring_of_three_carries_everything_everywhere_once(tmp_path: Path) -> N
                 assert [row[0] for row in own] == list(range(60))
 
 
+WRITE = textwrap.dedent(
+    """
+    import sys, ytp
+    with ytp.open(sys.argv[1]) as bus:
+        channel = bus.peer(sys.argv[2]).channel(f"w/{sys.argv[2]}")
+        for n in range(400):
+            channel.write_many([b"%d" % m for m in range(n * 64, (n + 1) * 64)])
+    """
+)
+
+
+def positions_are_not_the_order(bus: ytp.Bus) -> bool:
+    messages, last = bus.subscribe("w/", follow=False), 0
+    for _ in messages:
+        if messages.position < last:
+            return True
+        last = messages.position
+    return False
+
+
+async def test_writers_that_overtake_each_other_lose_nothing(tmp_path: Path) -> None:
+    """Who reserves first may commit last: positions do not tell the order, and nothing may take them for it."""
+    with ytp.open(tmp_path / "a") as a, ytp.open(tmp_path / "b") as b, ytp.open(tmp_path / "c") as c:
+        for _ in range(20):
+            writers = [
+                await asyncio.create_subprocess_exec(sys.executable, "-c", WRITE, str(tmp_path / "a"), name)
+                for name in "xy"
+            ]
+            async with asyncio.timeout(60):
+                assert [await writer.wait() for writer in writers] == [0, 0]
+            if positions_are_not_the_order(a):
+                break
+        taken = await pull(Replica(b), Source(a))
+        assert rows(b) == rows(a)
+        assert taken == len(rows(a))
+        assert await pull(Replica(c), Source(b)) == taken  # a hop more
+        assert await pull(Replica(c), Source(a)) == 0  # and the direct way brings nothing new
+        assert rows(c) == rows(a)
+
+
+async def test_a_hop_that_took_channels_one_after_the_other_hides_nothing(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "a") as a, ytp.open(tmp_path / "b") as b, ytp.open(tmp_path / "c") as c:
+        fill(a, "x", 100)
+        for pattern in ("x/1", "x/0"):
+            assert await pull(Replica(b, (pattern,)), Source(a)) == 50
+        assert await pull(Replica(b), Source(a)) == 0
+        assert await pull(Replica(c), Source(b)) == 100
+        assert await pull(Replica(c), Source(a)) == 0
+        assert sorted(rows(c)) == sorted(rows(a))
+
+
 def test_rolling_logs_replicate(tmp_path: Path) -> None:
     with ytp.open(tmp_path / "a", roll=20_000) as a, ytp.open(tmp_path / "b", roll=30_000) as b:
         fill(a, "x", 2000)
@@ -156,7 +209,8 @@ def test_two_processes_do_not_follow_one_source_into_one_log(tmp_path: Path) -> 
 
 def test_foreign_messages_on_the_mark_channel_are_ignored(tmp_path: Path) -> None:
     with ytp.open(tmp_path / "a") as a, ytp.open(tmp_path / "b") as b:
-        unsound = {"source": "s", "at": 1, "patterns": ["/"], "origins": [], "of": [0], "positions": [1]}
+        unsound = {"source": "s", "at": 1, "ordinal": 1, "patterns": ["/"], "origins": [], "channels": ["c"]}
+        unsound |= {"of": [0], "on": [0], "ordinals": [1]}
         lies = [b"", b"{", b"[]", b'{"source": 1}', json.dumps(unsound).encode()]
         for bus in (a, b):
             for lie in lies:
@@ -174,17 +228,25 @@ entries = st.builds(
 
 
 def plain(e: Entry) -> tuple[object, ...]:
-    return e.origin, e.position, e.time, e.peer, e.channel, bytes(e.data)
+    return e.origin, e.ordinal, e.time, e.peer, e.channel, bytes(e.data)
 
 
 @given(
-    st.builds(Reply, st.integers(0, 10**9), names, st.integers(0, 2**64 - 1), st.lists(entries, max_size=5))
+    st.builds(
+        Reply,
+        st.integers(0, 10**9),
+        names,
+        st.integers(0, 2**64 - 1),
+        st.integers(0, 2**64 - 1),
+        st.lists(entries, max_size=5),
+    )
 )
 def test_replies_come_back_as_they_were(reply: Reply) -> None:
     again = decode_reply(encode_reply(reply))
     assert isinstance(again, Reply)
     assert list(map(plain, again.entries)) == list(map(plain, reply.entries))
-    assert (again.number, again.source, again.next) == (reply.number, reply.source, reply.next)
+    assert (again.number, again.source) == (reply.number, reply.source)
+    assert (again.next, again.ordinal) == (reply.next, reply.ordinal)
 
 
 @given(st.lists(st.binary(max_size=80), max_size=4))
@@ -196,7 +258,7 @@ def test_garbage_is_refused(frames: list[bytes]) -> None:
 @given(st.data())
 def test_a_damaged_reply_is_refused_or_read(data: st.DataObject) -> None:
     frames = encode_reply(
-        Reply(1, "s", 5, [Entry("o", 1, 2, "p", "c", b"abc"), Entry("o", 2, 2, "p", "c", b"")])
+        Reply(1, "s", 5, 2, [Entry("o", 1, 2, "p", "c", b"abc"), Entry("o", 2, 2, "p", "c", b"")])
     )
     which = data.draw(st.integers(0, 2))
     place = data.draw(st.integers(0, len(frames[which]) - 1))
@@ -210,6 +272,7 @@ def test_a_damaged_reply_is_refused_or_read(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"at": -1}, {"at": 2**64}, {"at": "x"}, {"patterns": []}, {"patterns": [""]}, {"patterns": ["a\0"]}, {"wait": -1},
+     {"ordinal": -1}, {"ordinal": None},
      {"wait": 1e9}, {"max_bytes": 0}, {"max_bytes": 10**12}, {"number": "x"}, {"own": 5}, {"v": 2}],
 )  # fmt: skip
 def test_requests_that_can_not_be_meant_are_refused(change: dict[str, object]) -> None:
@@ -219,6 +282,22 @@ def test_requests_that_can_not_be_meant_are_refused(change: dict[str, object]) -
 
 
 # --- over sockets ---
+
+
+async def test_a_request_that_is_too_large_is_dropped_by_the_socket(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "a") as a:
+        async with listening("127.0.0.1", 0, None) as (socket, address):
+            server = asyncio.create_task(SourceServer(a, socket).run())
+            with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as stranger:
+                stranger.linger = 0
+                with stranger.get_monitor_socket(zmq.EVENT_DISCONNECTED) as monitor:
+                    stranger.connect(address)
+                    await stranger.send(b"x" * (MAX_REQUEST + 1))
+                    async with asyncio.timeout(30):
+                        await monitor.recv_multipart()
+                    stranger.disable_monitor()
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

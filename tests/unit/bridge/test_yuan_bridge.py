@@ -88,7 +88,7 @@ async def test_a_remote_bus_is_copied_once(bus: ytp.Bus, tmp_path: Path) -> None
                 for turn in range(2):
                     for n in range(1500):
                         bus.peer("p").channel("c").write(b"\xff%d" % n, time=turn * 1500 + n)
-                    task = asyncio.create_task(follow(user, copy, pause=0.05))
+                    task = asyncio.create_task(follow(user, copy, wait=0.05))
                     while rows(copy) != rows(bus):
                         assert not task.done(), task.exception()
                         await asyncio.sleep(0.05)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = ["PREFIX", "Mark", "decode_mark", "encode_mark", "log_id"]
@@ -17,20 +17,22 @@ MARK_CHANNEL = PREFIX + "marks"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The next ``len(of)`` messages came from ``source``, which had been read up to ``at``; message i was first written
-    at ``positions[i]`` of the log ``origins[of[i]]``."""
+    """The next ``len(of)`` messages came from ``source``, which had been read up to ``at``, its ``ordinal``-th message;
+    message i was first written in the log ``origins[of[i]]`` as its ``ordinals[i]``-th, on ``channels[on[i]]``."""
 
     source: str
     at: int
+    ordinal: int
     patterns: tuple[str, ...]
     origins: tuple[str, ...]
+    channels: tuple[str, ...]
     of: tuple[int, ...]
-    positions: tuple[int, ...]
+    on: tuple[int, ...]
+    ordinals: tuple[int, ...]
 
 
 def encode_mark(mark: Mark) -> bytes:
-    raw = {"source": mark.source, "at": mark.at, "patterns": mark.patterns}
-    return json.dumps(raw | {"origins": mark.origins, "of": mark.of, "positions": mark.positions}).encode()
+    return json.dumps(asdict(mark)).encode()
 
 
 def decode_mark(data: bytes) -> Mark | None:
@@ -40,15 +42,21 @@ def decode_mark(data: bytes) -> Mark | None:
         mark = Mark(
             str(raw["source"]),
             int(raw["at"]),
+            int(raw["ordinal"]),
             tuple(map(str, raw["patterns"])),
             tuple(map(str, raw["origins"])),
+            tuple(map(str, raw["channels"])),
             tuple(map(int, raw["of"])),
-            tuple(map(int, raw["positions"])),
+            tuple(map(int, raw["on"])),
+            tuple(map(int, raw["ordinals"])),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if len(mark.of) != len(mark.positions) or any(not 0 <= n < len(mark.origins) for n in mark.of):
+    if not len(mark.of) == len(mark.on) == len(mark.ordinals):
         return None
+    for numbers, table in ((mark.of, mark.origins), (mark.on, mark.channels)):
+        if any(not 0 <= n < len(table) for n in numbers):
+            return None
     return mark
 
 

@@ -1,9 +1,8 @@
-"""Replication over ZeroMQ. The sockets are plain ones; yamz finds the other side if its address is not known."""
+"""Replication over ZeroMQ, on sockets that are bound or connected already."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from typing import Any
@@ -11,17 +10,15 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from ytp.bridge.replication.replica import Replica
+from ytp.bridge.replication.following import Following
 from ytp.bridge.replication.source import Reader, Source
 from ytp.bridge.replication.wire import (
-    MAX_REPLY,
-    MAX_REQUEST,
     Failure,
     decode_reply,
     decode_request,
     encode_reply,
 )
-from ytp.errors import ProtocolError, YtpError
+from ytp.errors import ProtocolError
 from ytp.net.backoff import Backoff
 
 __all__ = ["Follower", "SourceServer"]
@@ -32,12 +29,11 @@ log = logging.getLogger("ytp.replication")
 
 
 class SourceServer:
-    """Serves one bus on a ROUTER socket that the caller has bound."""
+    """Serves one bus on a bound ROUTER socket; see :mod:`~ytp.bridge.replication.sockets`."""
 
     def __init__(self, bus: Any, socket: zmq.asyncio.Socket) -> None:
         self.source = Source(bus)
         self._socket = socket
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST)
         self._readers: OrderedDict[bytes, Reader] = OrderedDict()
         self._answers: dict[bytes, asyncio.Task[None]] = {}
 
@@ -96,62 +92,45 @@ class Follower:
         wait: float = 10.0,
         patience: float = 5.0,
     ) -> None:
-        self.replica = Replica(bus, patterns)
-        self.taken = 0
-        self.source: str | None = None
+        self.following = Following(bus, patterns)
         self.current = asyncio.Event()  # set while there is nothing more to take
         self._socket = socket
-        self._socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_REPLY)
         self._wait = wait
         self._patience = patience
-        self._alone = contextlib.ExitStack()
+
+    @property
+    def taken(self) -> int:
+        """Messages taken over so far."""
+        return self.following.taken
 
     async def run(self) -> None:
         """Until it is cancelled. Silence and damage are met with patience: the next request starts where it must."""
         backoff = Backoff()
-        try:
+        with self.following:
             while True:
                 try:
                     await self._step()
                     backoff.reset()
-                except (TimeoutError, YtpError) as error:
-                    if isinstance(error, YtpError) and not isinstance(error, ProtocolError):
-                        raise
+                except (TimeoutError, ProtocolError) as error:
                     self.current.clear()
                     delay = next(backoff)
                     log.warning(
-                        "the source does not answer well (%s); next try in %.1f s", str(error) or "silence", delay
+                        "the source does not answer well (%s); next try in %.1f s",
+                        str(error) or "silence",
+                        delay,
                     )
                     await asyncio.sleep(delay)
-        finally:
-            self._alone.close()
 
     async def _step(self) -> None:
-        # The first question is for the source's name: nothing of a log that we are about to know may come twice.
-        wait = self._wait if self.source is not None and self.current.is_set() else 0.0
-        request = self.replica.request(
-            self.source, wait=wait, max_bytes=1 if self.source is None else 1 << 20
-        )
+        request = self.following.request(self._wait)
         await self._socket.send(request.encode())
-        async with asyncio.timeout(wait + self._patience):
+        async with asyncio.timeout(request.wait + self._patience):
             while True:
                 reply = decode_reply(await self._socket.recv_multipart())
                 if reply.number in (request.number, -1):
                     break
-        if isinstance(reply, Failure):
-            if reply.left_behind and self.source is not None:
-                log.warning("messages of %s are gone: %s", self.source, reply.text)
-                self.replica.restart(self.source)
-                return
-            raise ProtocolError(f"the source says: {reply.text}")
-        if reply.source != self.source:
-            self._alone.close()
-            self._alone.enter_context(self.replica.alone(reply.source))
-            self.source = reply.source
-            return  # asked from the beginning; ask again from where we are
-        count = self.replica.take(reply)
-        self.taken += count
-        if count == 0 and not reply.entries:
+        self.following.hear(reply)
+        if self.following.current:
             self.current.set()
         else:
             self.current.clear()

@@ -26,26 +26,27 @@ class Replica:
         self.id = log_id(bus)
         if self.id is None:
             raise ConfigError(f"{bus.path}: a replica must be writable")
-        self._at: dict[str, int] = {}
-        self._seen: dict[str, int] = {}
+        self._at: dict[str, tuple[int, int]] = {}  # by source: position, number of the message before it
+        self._seen: dict[tuple[str, str], int] = {}  # by origin and channel: the number of the last message
         self._mark_channel = bus.peer(PEER).channel(MARK_CHANNEL)
         self._number = 0
         for message in bus.subscribe(MARK_CHANNEL, follow=False):
             mark = decode_mark(bytes(message))
-            if mark is not None and mark.patterns == self.patterns:
+            if mark is not None:
                 self._note(mark)
 
     def _note(self, mark: Mark) -> None:
-        self._at[mark.source] = mark.at
-        for of, position in zip(mark.of, mark.positions, strict=True):
-            origin = mark.origins[of]
-            self._seen[origin] = max(position, self._seen.get(origin, -1))
+        if mark.patterns == self.patterns:
+            self._at[mark.source] = mark.at, mark.ordinal
+        for of, on, ordinal in zip(mark.of, mark.on, mark.ordinals, strict=True):
+            key = mark.origins[of], mark.channels[on]
+            self._seen[key] = max(ordinal, self._seen.get(key, -1))
 
     def request(self, source: str | None, *, wait: float = 10.0, max_bytes: int = 1 << 20) -> Request:
         """What to ask a source for next; None when it is not known yet."""
         self._number += 1
-        at = None if source is None else self._at.get(source)
-        return Request(self._number, str(self.id), at, self.patterns, max_bytes, wait)
+        at, ordinal = (None, 0) if source is None else self._at.get(source, (None, 0))
+        return Request(self._number, str(self.id), at, ordinal, self.patterns, max_bytes, wait)
 
     def restart(self, source: str) -> None:
         """Asks the source from its beginning; what was taken already is left out."""
@@ -55,20 +56,27 @@ class Replica:
         """Writes what is new of a reply, all or nothing; returns how many messages."""
         wanted = list(self._new(reply.entries))
         before = self._at.get(reply.source)
-        if before is not None and reply.next < before:
-            raise ProtocolError(f"reply of {reply.source}: goes back from {before} to {reply.next}")
-        self._at[reply.source] = reply.next
+        if before is not None and reply.ordinal < before[1]:
+            raise ProtocolError(
+                f"reply of {reply.source}: goes back from message {before[1]} to {reply.ordinal}"
+            )
+        self._at[reply.source] = reply.next, reply.ordinal
         if not wanted:
             return 0  # where we are is not worth a message: a new start asks for the same again, and drops it again
         origins = tuple(dict.fromkeys(entry.origin for entry in wanted))
-        numbers = {origin: number for number, origin in enumerate(origins)}
+        channels = tuple(dict.fromkeys(entry.channel for entry in wanted))
+        of = {origin: number for number, origin in enumerate(origins)}
+        on = {channel: number for number, channel in enumerate(channels)}
         mark = Mark(
             reply.source,
             reply.next,
+            reply.ordinal,
             self.patterns,
             origins,
-            tuple(numbers[entry.origin] for entry in wanted),
-            tuple(entry.position for entry in wanted),
+            channels,
+            tuple(of[entry.origin] for entry in wanted),
+            tuple(on[entry.channel] for entry in wanted),
+            tuple(entry.ordinal for entry in wanted),
         )
         with self.bus.transaction() as batch:
             batch.write(self._mark_channel, encode_mark(mark))
@@ -78,11 +86,12 @@ class Replica:
         return len(wanted)
 
     def _new(self, entries: Any) -> Iterator[Entry]:
-        seen = dict(self._seen)
+        seen: dict[tuple[str, str], int] = {}  # in this reply
         for entry in entries:
-            if entry.origin == self.id or entry.position <= seen.get(entry.origin, -1):
+            key = entry.origin, entry.channel
+            if entry.origin == self.id or entry.ordinal <= seen.get(key, self._seen.get(key, -1)):
                 continue
-            seen[entry.origin] = entry.position
+            seen[key] = entry.ordinal
             yield entry
 
     @contextlib.contextmanager

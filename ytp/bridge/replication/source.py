@@ -9,6 +9,7 @@ from ytp._backend import core
 from ytp.bridge.replication.marks import MARK_CHANNEL, PREFIX, Mark, decode_mark, log_id
 from ytp.bridge.replication.wire import Entry, Failure, Reply, Request
 from ytp.errors import LeftBehindError, NotFoundError, YtpError
+from ytp.roll.directory import OFFSET_BITS
 
 __all__ = ["Source"]
 
@@ -38,7 +39,7 @@ class Source:
             return Failure(request.number, f"position {request.at}: {error}"), None
         except YtpError as error:
             return Failure(request.number, str(error)), None
-        return Reply(request.number, self.id, reader.position, entries), reader
+        return Reply(request.number, self.id, reader.position, reader.ordinal, entries), reader
 
 
 class Reader:
@@ -49,11 +50,15 @@ class Reader:
         self._patterns = request.patterns
         self._subscription = source.bus.subscribe("/", start="begin" if request.at is None else request.at)
         self.position = int(self._subscription.position)
+        self.ordinal = self._passed = request.ordinal if request.at is not None else 0
         self._mark: Mark | None = None
         self._place = 0  # in the batch of the mark
 
     def continues(self, request: Request) -> bool:
-        return request.at == self.position and request.patterns == self._patterns
+        return (request.at, request.ordinal) == (
+            self.position,
+            self.ordinal,
+        ) and request.patterns == self._patterns
 
     async def read(self, request: Request) -> list[Entry]:
         entries: list[Entry] = []
@@ -74,7 +79,7 @@ class Reader:
                 size += len(entry.data)
             if self._mark is None:
                 # Between batches: the only places where a reply may end.
-                self.position = int(self._subscription.position)
+                self.position, self.ordinal = int(self._subscription.position), self._passed
                 if size >= request.max_bytes or passed >= MAX_MESSAGES:
                     break
             message = self._subscription.poll()
@@ -83,21 +88,29 @@ class Reader:
     def _entry(self, message: Any) -> Entry | None:
         """The message as it is sent, or None when it stays here."""
         channel = message.channel
+        self._count()
         if channel == MARK_CHANNEL:
             self._mark, self._place = decode_mark(bytes(message)), 0
             if self._mark is not None and not self._mark.of:
                 self._mark = None
             return None
-        origin, position = self._source.id, int(self._subscription.position)
+        origin, ordinal = self._source.id, self._passed
         if self._mark is not None:
             origin = self._mark.origins[self._mark.of[self._place]]
-            position = self._mark.positions[self._place]
+            ordinal = self._mark.ordinals[self._place]
             self._place += 1
             if self._place == len(self._mark.of):
                 self._mark = None
         if channel is None or message.peer is None or channel.startswith(PREFIX) or not self._wanted(channel):
             return None
-        return Entry(origin, position, message.time, message.peer, channel, memoryview(message))
+        return Entry(origin, ordinal, message.time, message.peer, channel, memoryview(message))
+
+    def _count(self) -> None:
+        """The number of the message just read: counted within its file, behind the number of the file."""
+        file = int(self._subscription.position) >> OFFSET_BITS
+        if self._passed >> OFFSET_BITS != file:
+            self._passed = file << OFFSET_BITS
+        self._passed += 1
 
     def _wanted(self, channel: str) -> bool:
         return any(core.pattern_matches(pattern, channel) for pattern in self._patterns)

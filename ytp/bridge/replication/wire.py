@@ -3,7 +3,7 @@
 A request is one frame of JSON. A reply is a frame of JSON, then, if it carries messages, a frame of fixed-size records
 and a frame with all payloads one after the other:
 
-    record: origin u32, peer u32, channel u32, length u32, position u64, time u64, little-endian
+    record: origin u32, peer u32, channel u32, length u32, ordinal u64, time u64, little-endian
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORD = np.dtype(
         ("peer", "<u4"),
         ("channel", "<u4"),
         ("length", "<u4"),
-        ("position", "<u8"),
+        ("ordinal", "<u8"),
         ("time", "<u8"),
     ]
 )
@@ -46,26 +46,29 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What stands after ``at`` (None = the beginning), unless it was first written in the log ``own``."""
+    """What stands after ``at`` (None = the beginning), the ``ordinal``-th message, unless it was first written in the
+    log ``own``."""
 
     number: int
     own: str
     at: int | None
+    ordinal: int = 0
     patterns: tuple[str, ...] = ("/",)
     max_bytes: int = 1 << 20
     wait: float = 10.0
 
     def encode(self) -> bytes:
-        raw = {"v": VERSION, "number": self.number, "own": self.own, "at": self.at, "patterns": self.patterns}
-        return json.dumps(raw | {"max_bytes": self.max_bytes, "wait": self.wait}).encode()
+        raw = {"v": VERSION, "number": self.number, "own": self.own, "at": self.at, "ordinal": self.ordinal}
+        raw |= {"patterns": self.patterns, "max_bytes": self.max_bytes, "wait": self.wait}
+        return json.dumps(raw).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message, with the log and the position where it was first written."""
+    """One message, with the log where it was first written and its number there."""
 
     origin: str
-    position: int
+    ordinal: int
     time: int
     peer: str
     channel: str
@@ -77,6 +80,7 @@ class Reply:
     number: int
     source: str
     next: int
+    ordinal: int
     entries: Sequence[Entry]
 
 
@@ -125,7 +129,14 @@ def decode_request(frame: bytes) -> Request:
     if not 1 <= max_bytes <= MAX_REPLY:
         raise ProtocolError(f"request: field 'max_bytes' is {max_bytes}, not 1 to {MAX_REPLY}")
     number, own = _take(raw, "number", int, "request"), _take(raw, "own", str, "request")
-    return Request(number, own, at, tuple(patterns), max_bytes, float(wait))
+    return Request(number, own, at, _ordinal(raw, "request"), tuple(patterns), max_bytes, float(wait))
+
+
+def _ordinal(raw: dict[str, Any], what: str) -> int:
+    ordinal: int = _take(raw, "ordinal", int, what)
+    if not 0 <= ordinal < 1 << 64:
+        raise ProtocolError(f"{what}: field 'ordinal' is {ordinal}, not the number of a message")
+    return ordinal
 
 
 class _Names:
@@ -147,11 +158,11 @@ def encode_reply(reply: Reply) -> list[bytes]:
             names.number(e.peer),
             names.number(e.channel),
             len(e.data),
-            e.position,
+            e.ordinal,
             e.time,
         )
     raw = {"v": VERSION, "number": reply.number, "source": reply.source, "next": reply.next}
-    raw |= {"origins": list(origins.numbers), "names": list(names.numbers)}
+    raw |= {"ordinal": reply.ordinal, "origins": list(origins.numbers), "names": list(names.numbers)}
     head = json.dumps(raw).encode()
     if not reply.entries:
         return [head]
@@ -170,7 +181,7 @@ def decode_reply(frames: list[bytes]) -> Reply | Failure:
         raise ProtocolError(f"reply: field 'next' is {following}, not a position")
     origins, names = _texts(raw, "origins"), _texts(raw, "names")
     entries = _entries(frames[1], frames[2], origins, names) if len(frames) == 3 else []
-    return Reply(number, source, following, entries)
+    return Reply(number, source, following, _ordinal(raw, "reply"), entries)
 
 
 def _texts(raw: dict[str, Any], key: str) -> list[str]:
@@ -192,7 +203,7 @@ def _entries(records: bytes, payloads: bytes, origins: list[str], names: list[st
             raise ProtocolError(f"reply: record field {field!r} points behind its table of {room}")
     view, begin, entries = memoryview(payloads), 0, []
     for record, end in zip(table.tolist(), ends.tolist(), strict=True):
-        origin, peer, channel, _, position, time = record
-        entries.append(Entry(origins[origin], position, time, names[peer], names[channel], view[begin:end]))
+        origin, peer, channel, _, ordinal, time = record
+        entries.append(Entry(origins[origin], ordinal, time, names[peer], names[channel], view[begin:end]))
         begin = end
     return entries

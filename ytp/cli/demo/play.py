@@ -14,7 +14,7 @@ import ytp
 from ytp.cli.demo.doors import Sums, ask_arrow, ask_spark, need
 from ytp.cli.demo.ledger import Entry, compare, compare_sums
 from ytp.cli.demo.remote import DEVICE, PEER, REPLICA, SENSORS, TERMINAL
-from ytp.cli.demo.roles import PACED, PATIENCE, PUBLISHERS, REPORTS
+from ytp.cli.demo.roles import PATIENCE, PUBLISHERS, REPORTS
 from ytp.cli.demo.serve import ADDRESSES, PACKAGES
 from ytp.cli.demo.view import State, show_live
 from ytp.errors import MissingExtraError, WaitTimeout, YtpError
@@ -52,7 +52,7 @@ def play(
         for name in readers:
             crew.start("roles", "subscribe", path, name, *state.publishers)
         if "replica" in addresses:  # nobody waits for it: whenever it comes, it begins at the beginning
-            crew.start("remote", "replica", addresses["replica"], copy, PACED)
+            crew.start("remote", "replica", addresses["replica"], copy, *state.publishers)
             state.readers.append(REPLICA)
             state.doors[REPLICA] = NAMES["replica"]
         for name in PUBLISHERS:

@@ -148,7 +148,7 @@ async def yuan_terminal(url: str) -> None:
 async def replica(url: str, path: str, *publishers: str) -> None:
     """Follows the bus of the demo into a bus of its own, and counts there what these publishers sent."""
     from ytp.bridge.replication import Follower
-    from ytp.cli.sockets import connected
+    from ytp.bridge.replication.sockets import connected
 
     wanted = [pattern for name in publishers for pattern in (f"{name}/", f"{REPORTS}{name}")]
     with ytp.open(path) as bus:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from ytp.bridge.replication.wire import MAX_REPLY, MAX_REQUEST
 from ytp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ __all__ = ["connected", "listening"]
 
 
 @asynccontextmanager
-async def listening(
-    host: str, port: int, node: str | None
-) -> AsyncIterator[tuple[zmq.asyncio.Socket, str]]:
+async def listening(host: str, port: int, node: str | None) -> AsyncIterator[tuple[zmq.asyncio.Socket, str]]:
     """A bound ROUTER socket and the address at which followers find it; ``node`` is its name in yamz."""
     import zmq
     import zmq.asyncio
@@ -32,7 +31,7 @@ async def listening(
 
             server = await stack.enter_async_context(yamz.aio.Server(node))
             client = await stack.enter_async_context(server.client("bus"))
-            socket = client.port("replication", zmq.ROUTER, bind=bind)
+            socket = client.port("replication", zmq.ROUTER, bind=bind, options={zmq.MAXMSGSIZE: MAX_REQUEST})
             await client.ready()
             await server.online()
             yield socket, f"yamz://{node}/bus/replication"
@@ -40,6 +39,7 @@ async def listening(
             context = stack.enter_context(zmq.asyncio.Context())
             socket = stack.enter_context(context.socket(zmq.ROUTER))
             socket.linger = 0
+            socket.setsockopt(zmq.MAXMSGSIZE, MAX_REQUEST)  # later it would not count for this address
             socket.bind(bind)
             yield socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
@@ -58,13 +58,16 @@ async def connected(source: str) -> AsyncIterator[zmq.asyncio.Socket]:
             node = f"{_socket.gethostname()}-{os.getpid()}".replace(":", "-")
             server = await stack.enter_async_context(yamz.aio.Server(node))
             client = await stack.enter_async_context(server.client("follow"))
-            socket = client.port("source", zmq.DEALER, connect=source)
+            socket = client.port(
+                "source", zmq.DEALER, connect=source, options={zmq.MAXMSGSIZE: 2 * MAX_REPLY}
+            )
             await client.ready()
             await server.online()
         else:
             context = stack.enter_context(zmq.asyncio.Context())
             socket = stack.enter_context(context.socket(zmq.DEALER))
             socket.linger = 0
+            socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_REPLY)
             socket.connect(source)
         yield socket
 
