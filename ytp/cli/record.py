@@ -1,4 +1,4 @@
-"""``ytp record``: messages from standard input into a file."""
+"""``ytp record``: messages from standard input, or from any protocol, into a file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,16 @@ LONGEST = 16 << 20  # bytes of a line: the largest message in base64, its names,
 
 @click.command("record")
 @file_argument
+@click.argument("wanted", nargs=-1)
+@click.option(
+    "--from",
+    "url",
+    help="Instead of standard input: utp+tcp://, umq+ws://, yuan+ws://, zmq+tcp:// or yamz:// addresses.",
+)
 @click.option("-p", "--peer", default="record", show_default=True, help="Who says it.")
-@click.option("-c", "--channel", default="stdin", show_default=True, help="What it is about.")
+@click.option(
+    "-c", "--channel", default="stdin", show_default=True, help="What it is about, if it does not say."
+)
 @click.option(
     "--input",
     "kind",
@@ -34,21 +42,50 @@ LONGEST = 16 << 20  # bytes of a line: the largest message in base64, its names,
     "--replay", is_flag=True, help="Skip what the peers have in FILE already; a difference is an error."
 )
 @format_option
-def command(file: str, peer: str, channel: str, kind: str, replay: bool, form: str) -> None:
-    """Append what comes on standard input to FILE, as it comes, until its end."""
+def command(
+    file: str,
+    wanted: tuple[str, ...],
+    url: str | None,
+    peer: str,
+    channel: str,
+    kind: str,
+    replay: bool,
+    form: str,
+) -> None:
+    """Append what comes on standard input to FILE, as it comes, until its end.
+
+    With --from, what WANTED means there, until interrupted: topics or filters of uTP, methods of UMQ that publish to a
+    topic, channels of Yuan, prefixes of ZeroMQ subscriptions.
+    """
     import ytp
 
+    if wanted and url is None:
+        raise click.UsageError(f"{wanted[0]!r}: names are for --from; standard input is one channel")
     recorded = 0
-    source = sys.stdin.buffer
+    peers: dict[str, ytp.Peer] = {}
+
+    def write(row: dict[str, Any]) -> None:
+        nonlocal recorded
+        name = row["peer"]
+        if name not in peers:
+            peers[name] = bus.peer(name, replay=replay)
+        peers[name].channel(row["channel"]).write(row["data"], time=row["time"])
+        recorded += 1
+
+    def take(named: str | None, data: bytes) -> None:
+        write({"peer": peer, "channel": named or channel, "time": None, "data": data})
+
     try:
         with ytp.open(file) as bus:
-            peers: dict[str, ytp.Peer] = {}
-            for row in rows(source, kind, peer, channel):
-                name = row["peer"]
-                if name not in peers:
-                    peers[name] = bus.peer(name, replay=replay)
-                peers[name].channel(row["channel"]).write(row["data"], time=row["time"])
-                recorded += 1
+            if url is not None:
+                import asyncio
+
+                from ytp.bridge.recording import record
+
+                asyncio.run(record(url, wanted, take))
+            else:
+                for row in rows(sys.stdin.buffer, kind, peer, channel):
+                    write(row)
     finally:
         emit_one({"file": file, "messages": recorded}, form, as_text)
 
