@@ -22,7 +22,7 @@ demo: ## Several processes on one bus, live; then Arrow and Spark on what they w
 	@$(RUN) -m ytp demo
 
 test: ## Run the test-suite (a quarter of an hour on two cores)
-	@$(ENV) dev spark bench --build
+	@$(ENV) dev spark bench docs --build
 	@$(RUN) -m pytest -m "not slow" --continue-on-collection-errors $(ARGS)
 
 test-slow: ## Run the tests that take minutes each
