@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ytp
 from ytp import errors
 
 cffi_core: Any = pytest.importorskip("ytp._cffi", reason="needs ytp._cffi_core")
@@ -141,3 +142,27 @@ def test_arrow_arrays_are_written_alike(tmp_path: Path, core: Any) -> None:
         writer.write_arrow(rows, np.array([], np.uint64))
     found = [(m.time, m.data) for m in core.Cursor(handle)]
     assert found == [(5, b"one"), (6, b"two"), *[(7, b"one"), (7, b"two")] * 2]
+
+
+def test_streams_are_described_alike(tmp_path: Path) -> None:
+    path = tmp_path / "streams.ytp"
+    with ytp.open(path, format="yamal8") as bus:
+        for number in range(3):
+            bus.peer(f"p{number}").channel("c", encoding=b"Content-Type %d" % number).write(b"x")
+        bus.peer("p0").subscribe("c", follow=False)
+    described = [core.Handle(path, mode=0).streams() for core in (cffi_core, cython_core)]
+    assert described[0] == described[1]
+    assert [row[2] for row in described[0]] == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize("core", [cffi_core, cython_core], ids=["cffi", "cython"])
+def test_a_cursor_at_the_end_waits_for_more(core: Any, tmp_path: Path) -> None:
+    handle = filled(core, tmp_path / "wait.ytp", [b"one"])
+    cursor = core.Cursor(handle)
+    assert cursor.ready
+    assert cursor.wait(0)
+    assert bytes(next(cursor)) == b"one"
+    assert not cursor.ready
+    assert not cursor.wait(0.01)
+    filled(core, tmp_path / "wait.ytp", [b"two"])
+    assert cursor.wait(10)
