@@ -15,7 +15,7 @@ __all__ = ["check_origin", "is_friendly"]
 log = logging.getLogger("ytp.net.origin")
 
 
-def check_origin(request: web.Request, allowed: Collection[str] = ()) -> None:
+def check_origin(request: web.BaseRequest, allowed: Collection[str] = ()) -> None:
     """Refuse a WebSocket that a page of an unfriendly origin asks for. Only browsers name an origin."""
     origin = request.headers.get("Origin")
     if origin is not None and not is_friendly(origin, request.headers.get("Host", ""), allowed):

@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -20,8 +19,9 @@ import ytp
 from ytp.errors import ConfigError
 from ytp.net.clock import Clock, SystemClock
 from ytp.net.limits import Limits
+from ytp.net.origin import check_origin
 from ytp.net.switch import Listener, listen
-from ytp.net.tls import check_listen, is_loopback, server_context
+from ytp.net.tls import check_listen, server_context
 from ytp.utp.connection import Connection
 from ytp.utp.engine import Engine
 from ytp.utp.links.base import Link
@@ -217,7 +217,9 @@ class Broker:
             host,
             port,
             raw=lambda: StreamLink(self._accept, options.write_buffer),
-            http=web.AppRunner(app, access_log=None, shutdown_timeout=1.0),
+            http=web.AppRunner(
+                app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=options.connect_timeout
+            ),
             is_http=_is_http,
             ssl=None if tls is None else _context(tls),
             limits=limits,
@@ -330,10 +332,7 @@ class Broker:
 
     async def _accept_websocket(self, request: web.Request) -> web.StreamResponse:
         options = self._engine.options
-        origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
-        if origin is not None and not _is_friendly(origin, host, options.origins):
-            log.warning("refusing a page of %s", origin[:100])
-            raise web.HTTPForbidden(text="pages of this origin are not allowed to connect\n")
+        check_origin(request, options.origins)
         return await serve_websocket(
             request,
             self._accept,
@@ -434,12 +433,6 @@ def _open_state(path: Path, *, sync: bool) -> StateStore:
         raise ConfigError(f"cannot open {path}, is another broker using it? ({error})") from error
     except sqlite3.DatabaseError as error:
         raise ConfigError(f"{path} is not a session state file: {error}") from error
-
-
-def _is_friendly(origin: str, host: str, allowed: tuple[str, ...]) -> bool:
-    """Whether a page may connect: any web site can make a browser try."""
-    parts = urlsplit(origin)
-    return origin in allowed or "*" in allowed or parts.netloc == host or is_loopback(parts.hostname)
 
 
 def _context(tls: TlsFiles) -> Any:
