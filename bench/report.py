@@ -17,23 +17,23 @@ from bench.growth import Series
 RIVALS = ("yamal", "iceoryx2", "pyzmq", "eclipse-zenoh", "lmdb", "numpy", "pyarrow")
 
 WHY = {
-    1: "The write takes 45 to 47 ns in every run; the empty call that it is compared with varies from 13 to 15.",
+    1: "The write takes 45 to 48 ns in every run; the empty call that it is compared with varies more.",
     2: "A tuple costs what making a tuple costs (1.0 x T3), so no binding can be twice as fast as the package where "
-    "the package itself needs less than 2 x T3. Append and Message objects vary around their limits with the load.",
-    3: "Rows of 1 KiB are copied to mapped pages of 4 KiB, np.copyto copies from array to array. One swap and one "
-    "publication for each 8 MiB are no longer to be seen in a profile; what is left is the copy itself.",
+    "the package itself needs less than 2 x T3. Append: ours takes 46 to 48 ns, the package 79 to 132, with the number "
+    "of messages and the state of the machine.",
+    3: "A row of 64 B takes 112 bytes of the file, and np.copyto writes 64. Not profiled further.",
     4: "The walk in C only reads; a scan also writes 48 bytes of columns a row. Designs tried, in ns per row: the "
     "cursor's step in a loop 18; the same checks with all that does not change in registers 14; asking for the bytes "
     "8 KiB ahead 8.3; views made while the payload is in the cache and names checked once a chunk 6.5. "
     "`Subscription.read`, which makes no views, takes 4.2.",
-    6: "A round trip is a few trips of a cache line and a few calls of the interpreter for the package, too; on this "
-    "machine it does them in 550 to 900 ns.",
+    6: "A round trip is a few trips of a cache line and a few calls of the interpreter for the package, too. Not "
+    "profiled further; pyzmq and iceoryx2 move with the load of the machine.",
     7: "64 B: the writer alone makes 10 M/s and the reader alone 20 M/s; together they pass each cache line from core "
-    "to core. 1 MiB: iceoryx2 and sockets use the same few buffers again and again, which stay in the cache; a log "
+    "to core, which a second design would have to avoid (a reader that looks less often). 1 MiB: iceoryx2 and sockets use the same few buffers again and again, which stay in the cache; a log "
     "that keeps everything writes new memory for each message.",
     10: "A plan lists the index, one checkpoint for 1024 messages, and so grows with the log; messages are not read.",
-    11: "Eight processes take turns on two cores. One that is interrupted between reserving and linking makes nobody "
-    "wait, but each turn begins with a cold cache.",
+    11: "Eight processes take turns on two cores, together with all else that runs; probably each turn begins with a "
+    "cold cache. Not profiled further.",
 }
 """Why a goal may be missed on a small machine, by its number; shown only where it is."""
 
