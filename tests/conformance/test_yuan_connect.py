@@ -11,6 +11,7 @@ import pytest
 from aiohttp import WSServerHandshakeError
 from yuan_wire import Wire, until, wired
 
+from tests.certificates import write_certificate
 from ytp.errors import ConfigError
 from ytp.yuan import AuthFailed, Host, HostLimits, KeyPair, Terminal
 from ytp.yuan.keys import base58_encode
@@ -185,35 +186,10 @@ async def test_a_port_in_use_is_an_error_and_leaves_nothing() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate for 127.0.0.1, with its key in the same file."""
-    import datetime
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "host.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        + built.public_bytes(serialization.Encoding.PEM)
-    )
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = write_certificate(folder)
+    path = folder / "host.pem"
+    path.write_bytes(key.read_bytes() + certificate.read_bytes())
     return path
 
 

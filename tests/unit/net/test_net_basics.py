@@ -7,8 +7,8 @@ import random
 import ssl
 
 import pytest
-from net_certs import write_certificate
 
+from tests.certificates import write_certificate
 from ytp.errors import ConfigError
 from ytp.net.backoff import Backoff
 from ytp.net.clock import ManualClock, SystemClock

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 import uvloop
 from aiohttp import web
-from net_certs import write_certificate
 
+from tests.certificates import write_certificate
 from ytp.net.clock import ManualClock
 from ytp.net.limits import Limits
 from ytp.net.memory import memory_pair

@@ -8,8 +8,8 @@ import logging
 
 import pytest
 from aiohttp import ClientSession, web
-from net_certs import write_certificate
 
+from tests.certificates import write_certificate
 from ytp import umq
 from ytp.errors import ConfigError
 from ytp.net.backoff import Backoff

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from utp_certs import write_certificate
 
 import ytp
+from tests.certificates import write_certificate
 from ytp import utp
 from ytp.errors import ConfigError
 from ytp.net.backoff import Backoff
