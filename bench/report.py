@@ -23,13 +23,14 @@ WHY = {
     "of messages and the state of the machine.",
     3: "A row of 64 B takes 112 bytes of the file, and np.copyto writes 64. Not profiled further.",
     4: "The walk in C only reads; a scan also writes 48 bytes of columns a row. Designs tried, in ns per row: the "
-    "cursor's step in a loop 18; the same checks with all that does not change in registers 14; asking for the bytes "
-    "8 KiB ahead 8.3; views made while the payload is in the cache and names checked once a chunk 6.5. "
+    "cursor's step in a loop 18; a loop of its own with the same checks, views made while the payload is in the cache "
+    "14; asking for the bytes 8 KiB ahead 8.3; names checked once a chunk, no division for each row 6.5. "
     "`Subscription.read`, which makes no views, takes 4.2.",
     6: "A round trip is a few trips of a cache line and a few calls of the interpreter for the package, too. Not "
     "profiled further; pyzmq and iceoryx2 move with the load of the machine.",
     7: "64 B: the writer alone makes 10 M/s and the reader alone 20 M/s; together they pass each cache line from core "
-    "to core, which a second design would have to avoid (a reader that looks less often). 1 MiB: iceoryx2 and sockets use the same few buffers again and again, which stay in the cache; a log "
+    "to core; a reader that looks less often might avoid that. 1 MiB: iceoryx2 and sockets use "
+    "the same few buffers again and again, which stay in the cache; a log "
     "that keeps everything writes new memory for each message.",
     10: "A plan lists the index, one checkpoint for 1024 messages, and so grows with the log; messages are not read.",
     11: "Eight processes take turns on two cores, together with all else that runs; probably each turn begins with a "
