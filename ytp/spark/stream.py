@@ -292,16 +292,29 @@ class StreamReader(*BASES):  # type: ignore[misc]
                 # Closed or not: what was announced has not been read.
                 self._lost(path, since)
                 continue
-            tracker = self._tracker(by_path[path], since)
-            first = since.seqno if since is not None else 0
-            stretches = tracker.between(first, to, self.kinds)
-            if sum(stretch[1] for stretch in stretches) != to.seqno - first:
-                # An earlier walk cut elsewhere: walk this batch by itself.
-                del self.trackers[path]
-                tracker = self._tracker(by_path[path], since)
-                stretches = tracker.between(first, to, self.kinds)
+            try:
+                tracker, stretches = self._announced(by_path[path], since, to)
+            except DataLossError as loss:
+                if self.options.fail_on_data_loss:
+                    raise
+                logger.warning("%s; what the batch had of the file is left out", loss)
+                continue
             wanted += pieces_of(tracker.file, tracker.index, stretches, self.conditions)
         return [SharePartition(share) for share in share_out(wanted, self.options) or [Share(())]]
+
+    def _announced(
+        self, file: File, since: FileOffset | None, to: FileOffset
+    ) -> tuple[Tracker, list[Stretch]]:
+        """The stretches of one file after ``since`` up to ``to``."""
+        first = since.seqno if since is not None else 0
+        tracker = self._tracker(file, since)
+        stretches = tracker.between(first, to, self.kinds)
+        if sum(stretch[1] for stretch in stretches) != to.seqno - first:
+            # An earlier walk cut elsewhere: walk this batch by itself.
+            del self.trackers[file.path]
+            tracker = self._tracker(file, since)
+            stretches = tracker.between(first, to, self.kinds)
+        return tracker, stretches
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         share = partition.value if partition is not None else None
