@@ -262,8 +262,8 @@ class _Echo:
             if self._done():
                 return
             ready = dict(poller.poll(None if left == FOREVER else math.ceil(left * 1000)))
+            self._receive()  # before links are followed: what is here already is not lost with its sender
             self._follow_links()
-            self._receive()
             if STDIN in ready:
                 self._read_lines()
 
