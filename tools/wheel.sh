@@ -8,8 +8,15 @@ machine=$(uname -m)
 
 rm -rf build/wheel dist wheelhouse
 mkdir -p build
+# Debian keeps pyconfig.h among the headers of its C library, where zig, which brings older ones, must not look.
+read -r headers multiarch < <("$python" -c 'import sysconfig as s; print(s.get_path("include"), s.get_config_var("MULTIARCH"))')
+version=${headers##*/}
+mkdir -p "build/include/$multiarch"
+ln -sfn "/usr/include/$multiarch/$version" "build/include/$multiarch/$version"
 # Without --wheel: the source distribution first, then the wheel from that, so both are proved.
-CC="$python -m ziglang cc -target $machine-linux-gnu.2.17" "$python" -m build --no-isolation --outdir dist >build/wheel.log 2>&1 ||
+cc="$python -m ziglang cc -target $machine-linux-gnu.2.17"
+# LDSHARED of our own: Debian's names options that zig's linker does not know.
+CC="$cc -isystem $PWD/build/include" LDSHARED="$cc -shared" "$python" -m build --no-isolation --outdir dist >build/wheel.log 2>&1 ||
     { tail -n 40 build/wheel.log; exit 1; }
 "$python" -m auditwheel repair --plat "manylinux_2_17_$machine" --wheel-dir wheelhouse dist/*.whl
 "$python" -m auditwheel show wheelhouse/*.whl
