@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import aiohttp
 import pytest
 
 from ytp import umq
-from ytp.errors import ConfigError
+from ytp.errors import ConfigError, YtpError
 from ytp.serve import Server, load
 from ytp.utp import Client
 from ytp.yuan import Terminal
@@ -128,3 +129,41 @@ async def test_connections_are_counted_at_their_door(tmp_path: Path) -> None:
                 text = await answer.text()
         for door in ("web", "utp", "yuan"):
             assert f'ytp_door_queued_bytes{{door="{door}"}} 0' in text
+
+
+async def test_a_missing_library_closes_its_door_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    any_port = {"listen": "127.0.0.1:0"}
+    monkeypatch.setitem(sys.modules, "zmq", None)  # what Python sees where it is not installed
+    async with Server(settings(bus=str(tmp_path / "a.ytp"), web=any_port, replication=any_port)) as server:
+        web, replication = server.doors
+        assert web.address is not None
+        assert replication.error == "zmq is not installed: pip install 'ytp[zmq]'"
+
+
+@pytest.mark.parametrize("content", [b"no yamal file" * 1000, b"short"])
+async def test_a_file_that_is_no_bus_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(YtpError, match=r"a\.txt"):
+        async with Server(settings(bus=str(path))):
+            pass
+    assert path.read_bytes() == content
+
+
+async def test_garbage_and_bad_names_hurt_nobody_else(tmp_path: Path) -> None:
+    config = settings(bus=str(tmp_path / "a.ytp"), web={"listen": "127.0.0.1:0"})
+    async with Server(config) as server, asyncio.timeout(30), aiohttp.ClientSession() as session:
+        url = str(server.doors[0].address).replace("http", "ws") + "ws"
+        async with umq.connect(url) as peer:
+            for garbage in ("\x00\ufffd" * 100, '{"type": 7}', "call\n" * 50):
+                async with session.ws_connect(url) as stranger:
+                    await stranger.send_str(garbage)
+                    await stranger.send_bytes(b"\xff" * 1000)
+                    while not (await stranger.receive()).type.name.startswith("CLOS"):
+                        pass  # it is told what was wrong, and cut off
+            for wrong in ({"channel": "a\0b", "text": "x"}, {"channel": 5, "text": "x"}, {"text": "x"}):
+                with pytest.raises(umq.CallException):
+                    await peer.call("Bus:publish", json.dumps(wrong))
+            await peer.call("Bus:publish", json.dumps({"channel": "c", "text": "still here"}))
