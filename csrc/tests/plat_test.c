@@ -73,6 +73,28 @@ TEST(memory_calls_that_can_not_work)
     CHECK(!ytpi_plat_map_zeros((void *)1, 4096, true));
 }
 
+TEST(allocating_in_shared_memory_fills_every_page_and_keeps_what_is_there)
+{
+    const off_t mib = 1 << 20;
+    struct stat st;
+    char text[6];
+    int fd = memfd_create("pages", 0);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(pwrite(fd, "before", 6, 3 * mib), 6);
+    CHECK_EQ(ytpi_plat_allocate(fd, (uint64_t)(3 * mib), (uint64_t)(9 * mib)), 0); /* huge pages in the middle only */
+    CHECK_EQ(fstat(fd, &st), 0);
+    CHECK_EQ(st.st_size, 9 * mib);
+    CHECK_EQ(st.st_blocks * 512, 6 * mib);
+    CHECK_EQ(ytpi_plat_allocate(fd, 0, (uint64_t)(8 * mib)), 0); /* never shrinks */
+    CHECK_EQ(fstat(fd, &st), 0);
+    CHECK_EQ(st.st_size, 9 * mib);
+    CHECK_EQ(st.st_blocks * 512, 9 * mib);
+    CHECK_EQ(pread(fd, text, 6, 3 * mib), 6);
+    CHECK_BYTES(text, 6, "before");
+    close(fd);
+}
+
 TEST(large_ranges_begin_where_a_huge_page_can)
 {
     size_t huge = (size_t)2 << 20;
@@ -121,5 +143,5 @@ TEST(the_nth_call_fails_once)
 }
 
 TESTS(T(temporary_files_are_exclusive_and_private), T(reading_stops_at_the_end), T(waiting_on_a_word),
-      T(memory_calls_that_can_not_work), T(large_ranges_begin_where_a_huge_page_can), T(who_and_when),
-      T(the_nth_call_fails_once))
+      T(memory_calls_that_can_not_work), T(allocating_in_shared_memory_fills_every_page_and_keeps_what_is_there),
+      T(large_ranges_begin_where_a_huge_page_can), T(who_and_when), T(the_nth_call_fails_once))
