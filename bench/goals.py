@@ -169,20 +169,21 @@ def iterate(settings: Settings) -> dict[str, float]:
             stream.write(number, DATA)
 
         def tuples() -> None:
-            for moment, _, data in bus.subscribe("/", follow=False).tuples():
-                moment, data  # noqa: B018
+            for _moment, _, _data in bus.subscribe("/", follow=False).tuples():
+                pass
 
         def messages() -> None:
             for message in bus.subscribe("/", follow=False):
-                message.time, message.data  # noqa: B018
+                message.time  # noqa: B018
+                message.data  # noqa: B018
 
         def their_tuples() -> None:
-            for _, moment, _, data in file.data():
-                moment, data  # noqa: B018
+            for _, _moment, _, _data in file.data():
+                pass
 
         def smallest() -> None:
-            for moment, _, data in floor.tuples(steps):
-                moment, data  # noqa: B018
+            for _moment, _, _data in floor.tuples(steps):
+                pass
 
         contestants = {"tuples": tuples, "messages": messages, "yamal 8": their_tuples, "T3": smallest}
         return interleave(
@@ -249,8 +250,8 @@ def goal_4(settings: Settings) -> Result:
 
         def iterator() -> float:
             def read() -> None:
-                for _, moment, _, data in file.data():
-                    moment, data  # noqa: B018
+                for _, _moment, _, _data in file.data():
+                    pass
 
             return nanoseconds(read, steps)
 

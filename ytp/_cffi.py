@@ -55,7 +55,7 @@ library_version: str = ffi.string(lib.ytp_version()).decode()
 Progress = Callable[[int, int], object]
 
 OK: int = lib.YTP_OK
-SPINS = 2000  # looks at the list before a reader parks
+SPINS = 4000  # looks at the list before a reader parks
 FOREVER = MASK = 0xFFFFFFFFFFFFFFFF
 
 # Parsed once: a type costs more to look up by its name than to make an object of.

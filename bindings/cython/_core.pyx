@@ -17,15 +17,59 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from libytp cimport *
 
+cdef extern from *:
+    """
+    #if defined(Py_GIL_DISABLED)
+    #define YTP_ONLY_OURS(tuple) 0
+    #else
+    #define YTP_ONLY_OURS(tuple) (Py_REFCNT(tuple) == 1)
+    #endif
+
+    /* A tuple of three objects. The one given last is filled again when its receiver has let go of it, as zip() does:
+     * loops that unpack make no tuples at all. */
+    static PyObject *ytp_triple(PyObject **last, PyObject *a, PyObject *b, PyObject *c)
+    {
+        PyObject *triple = *last, *old[3] = {NULL, NULL, NULL};
+        if (triple && YTP_ONLY_OURS(triple)) {
+            for (int i = 0; i < 3; i++)
+                old[i] = PyTuple_GET_ITEM(triple, i);
+    #if PY_VERSION_HEX >= 0x030E0000
+            ((PyTupleObject *)triple)->ob_hash = -1;
+    #endif
+        } else {
+            triple = PyTuple_New(3);
+            if (!triple)
+                return NULL;
+            Py_XSETREF(*last, triple);
+        }
+        Py_INCREF(a);
+        PyTuple_SET_ITEM(triple, 0, a);
+        Py_INCREF(b);
+        PyTuple_SET_ITEM(triple, 1, b);
+        Py_INCREF(c);
+        PyTuple_SET_ITEM(triple, 2, c);
+        for (int i = 0; i < 3; i++)
+            Py_XDECREF(old[i]);
+        Py_INCREF(triple);
+        return triple;
+    }
+    """
+    object ytp_triple(PyObject **last, object a, object b, object c)
+    void Py_CLEAR(PyObject *)
+    long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
+    unsigned long long PyLong_AsUnsignedLongLong(object) except? 0xFFFFFFFFFFFFFFFF
+
 cdef enum:
     LARGE = 256 << 10  # copies from this size on release the global lock
-    SPINS = 2000       # looks at the list before a reader parks
+    LOOKS = 200        # looks at the list with the global lock held: letting go of it costs more than a cache line's way
+    SPINS = 4000       # looks at the list before a reader parks
 
 KIND_DATA = YTP_KIND_DATA
 KIND_PEER = YTP_KIND_PEER
@@ -45,11 +89,16 @@ cdef inline uint64_t now() noexcept nogil:
 
 cdef inline uint64_t stamp_of(object time) except? 0xFFFFFFFFFFFFFFFF:
     """Nanoseconds as the file stores them; negative ones wrap, what does not fit 64 bits raises OverflowError."""
+    cdef int overflow = 0
+    cdef long long stamp
     if time is None:
         return now()
-    if time < 0:
-        return <uint64_t><int64_t>time
-    return <uint64_t>time
+    stamp = PyLong_AsLongLongAndOverflow(time, &overflow)
+    if overflow > 0:
+        return PyLong_AsUnsignedLongLong(time)
+    if overflow < 0:
+        raise OverflowError("a time before the year 1677 does not fit 64 bits")
+    return <uint64_t>stamp
 
 
 cdef object failure(int rc, ytp_error_t *err, str path):
@@ -492,6 +541,7 @@ cdef class Handle:
 
 
 @cython.freelist(64)
+@cython.no_gc  # a handle knows nothing of its messages, so no cycle goes through one
 @cython.final
 cdef class Message:
     """One message. It is itself a read-only buffer into the mapped file; ``data`` copies it to bytes."""
@@ -900,20 +950,28 @@ cdef class Cursor:
             self.handle.fail(rc, &err)
         return rc == YTP_OK
 
+    cdef int follow_to(self, ytp_message_t *m) except -1:
+        """The next message, waiting for it if this cursor follows; 0 = none."""
+        cdef int got
+        while True:
+            if self.follow:
+                ytp_cursor_look(self.c, min(self.spins, LOOKS))
+            got = self.advance(m)
+            if got == 1:
+                return 1
+            if got == 2 or not self.follow:
+                return 0
+            self.wait_for_more(<uint64_t>-1)
+
     def __iter__(self):
-        return self
+        return Messages.__new__(Messages, self)
 
     def __next__(self):
         cdef Message m = Message.__new__(Message)
-        cdef int got
-        while True:
-            got = self.advance(&m.m)
-            if got == 1:
-                m.owner = self.handle
-                return m
-            if got == 2 or not self.follow:
-                raise StopIteration
-            self.wait_for_more(<uint64_t>-1)
+        if not self.follow_to(&m.m):
+            raise StopIteration
+        m.owner = self.handle
+        return m
 
     def poll(self, timeout=0):
         """The next message, or None when none comes within ``timeout`` seconds (None = wait for ever)."""
@@ -1004,9 +1062,13 @@ cdef class Cursor:
             self.handle.fail(rc, &err)
 
 
+# Iterators of their own, because Python calls the __next__ of a final class directly and that of a cursor, which has
+# subclasses, by name.
+
+
 @cython.final
-cdef class Tuples:
-    """Iterator over (time, channel, data)."""
+cdef class Messages:
+    """Iterator over messages."""
 
     cdef Cursor cursor
 
@@ -1017,16 +1079,36 @@ cdef class Tuples:
         return self
 
     def __next__(self):
+        cdef Message m = Message.__new__(Message)
+        if not self.cursor.follow_to(&m.m):
+            raise StopIteration
+        m.owner = self.cursor.handle
+        return m
+
+
+@cython.final
+cdef class Tuples:
+    """Iterator over (time, channel, data)."""
+
+    cdef Cursor cursor
+    cdef PyObject *last
+
+    def __cinit__(self, Cursor cursor):
+        self.cursor = cursor
+        self.last = NULL
+
+    def __dealloc__(self):
+        Py_CLEAR(self.last)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
         cdef ytp_message_t m
-        cdef int got
-        while True:
-            got = self.cursor.advance(&m)
-            if got == 1:
-                return (m.time, self.cursor.handle.channel_name(m.channel),
-                        PyBytes_FromStringAndSize(<const char *>m.data, <Py_ssize_t>m.len))
-            if got == 2 or not self.cursor.follow:
-                raise StopIteration
-            self.cursor.wait_for_more(<uint64_t>-1)
+        if not self.cursor.follow_to(&m):
+            raise StopIteration
+        return ytp_triple(&self.last, m.time, self.cursor.handle.channel_name(m.channel),
+                          PyBytes_FromStringAndSize(<const char *>m.data, <Py_ssize_t>m.len))
 
 
 cdef class Doorbell:

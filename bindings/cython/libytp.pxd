@@ -164,6 +164,7 @@ cdef extern from "ytp/ytp.h" nogil:
     int ytp_cursor_seek_seqno(ytp_cursor_t *cursor, uint64_t seqno, ytp_error_t *err)
     int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t *err)
     cbool ytp_cursor_ready(const ytp_cursor_t *cursor)
+    cbool ytp_cursor_look(const ytp_cursor_t *cursor, uint32_t looks)
     cbool ytp_bus_has_next(ytp_bus_t *bus, uint64_t position)
     ctypedef struct ytp_checkpoint_t:
         uint64_t offset

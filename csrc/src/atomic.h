@@ -20,6 +20,7 @@ _Static_assert(sizeof(ytpi_a32) == 4, "the wait word is a plain 32-bit word");
 #define ytpi_store_relaxed(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
 #define ytpi_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
 #define ytpi_fetch_or_seq(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
+#define ytpi_exchange(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
 #define ytpi_fetch_add(p, v) atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
 
 /* Strong swaps: a spurious failure would make a commit walk restart from nowhere. */

@@ -22,6 +22,7 @@ int ytp_cursor_new(ytp_bus_t *bus, ytp_cursor_t **out, ytp_error_t *err)
     c->until = INT64_MAX;
     c->seqno_known = true;
     c->position = ytpi_head(bus->y, YTP_LIST_DATA);
+    c->waited_at = YTPI_NOWHERE;
     *out = c;
     return YTP_OK;
 }

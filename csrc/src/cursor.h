@@ -17,6 +17,8 @@
 #define ytpi_prefetch(p) ((void)(p))
 #endif
 
+#define YTPI_NOWHERE UINT64_MAX
+
 /* What is known of one channel, per cursor. */
 #define YTPI_UNKNOWN 0u
 #define YTPI_PASSES 1u
@@ -44,7 +46,8 @@ struct ytp_cursor {
     uint64_t stream_id; /* the stream met last, so that runs of one stream need no lookup */
     size_t stream_peer;
     size_t stream_channel;
-    uint64_t nap_ns; /* current nap of a wait without a wait word */
+    uint64_t nap_ns;    /* current nap of a wait without a wait word */
+    uint64_t waited_at; /* the position at which the last wait ended in vain */
 };
 
 /* What the checked node at `offset` holds; everything but offset and seqno. */

@@ -149,6 +149,8 @@ static uint64_t start_of_walk(ytp_yamal_t *y, uint64_t head)
     /* HINT: pairs with the release store in ytpi_publish(); makes the named node's header visible. */
     uint64_t hint = ytpi_le64(ytpi_load_acquire(&ytpi_node_at(y, head)->prev));
 
+    if (ytpi_likely(hint == ytpi_load_relaxed(&y->published)) && head == ytpi_head(y, YTP_LIST_DATA))
+        return hint ? hint : head; /* a member for sure: we linked it ourselves */
     if (hint == head || ytpi_check_node(y, hint, head, &size, NULL) != YTP_OK)
         return head;
     uint64_t prev = ytpi_le64(ytpi_load_relaxed(&ytpi_node_at(y, hint)->prev));
@@ -207,6 +209,8 @@ int ytpi_publish(ytp_yamal_t *y, unsigned list, uint64_t first, uint64_t last, y
     }
     /* HINT: pairs with the acquire load in start_of_walk(). May run backwards against other writers. */
     ytpi_store_release(&ytpi_node_at(y, head)->prev, ytpi_le64(last));
+    if (list == YTP_LIST_DATA)
+        ytpi_store_relaxed(&y->published, last);
     ytpi_wait_notify(y);
     if (ytpi_unlikely(y->durable))
         return ytp_yamal_sync(y, err);

@@ -1,5 +1,5 @@
-/* Parts of a scan: scan.c drives a cursor and fills batches, scan_names.c knows names and verdicts, scan_arrow.c gives
- * batches their Arrow form. */
+/* Parts of a scan: scan.c drives a cursor and fills batches, scan_batch.c has their memory, scan_names.c knows names
+ * and verdicts, scan_arrow.c gives batches their Arrow form. */
 #ifndef YTPI_SCAN_H
 #define YTPI_SCAN_H
 
@@ -54,11 +54,12 @@ size_t ytpi_utf8_replace(const char *text, size_t len, char *out);
 /* Rows in Arrow's layout. Reference counted: each child array of the exported struct holds one. */
 typedef struct ytpi_batch {
     ytpi_a32 refs;
+    size_t size;    /* of the block that holds this and the columns */
     ytp_yamal_t *y; /* retained: views point into the mapping */
     size_t rows;
     size_t room;
-    int64_t *fixed[3];    /* by column: offset, seqno, time */
-    uint32_t *numbers[2]; /* peer, channel; UINT32_MAX = none */
+    int64_t *fixed[3];    /* by column: offset, seqno, time; NULL where the column is not wanted */
+    uint32_t *numbers[2]; /* peer, channel; UINT32_MAX = none; NULL likewise */
     uint8_t *valid[2];    /* bitmaps, NULL when every row has a name */
     int64_t nulls[2];
     int32_t *spelt_offsets[2]; /* names spelt out */
@@ -78,7 +79,8 @@ typedef struct ytpi_batch {
     const void *struct_buffers[1];
 } ytpi_batch_t;
 
-ytpi_batch_t *ytpi_batch_new(ytp_yamal_t *y, size_t room);
+/* `widths` are the bytes of a row in each column; 0 = the batch does not have it. */
+ytpi_batch_t *ytpi_batch_new(ytp_yamal_t *y, size_t room, const size_t widths[YTP_SCAN_COLUMN_COUNT]);
 void ytpi_batch_release(ytpi_batch_t *batch);
 /* Moves the batch into *out; the caller's reference is used up, also on failure. */
 int ytpi_batch_export(ytpi_batch_t *batch, const ytp_scan_options_t *options, struct ArrowArray *out, ytp_error_t *err);

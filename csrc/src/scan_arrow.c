@@ -87,55 +87,6 @@ int ytp_scan_schema(const ytp_scan_options_t *options, struct ArrowSchema *out, 
 
 /* --- batches --- */
 
-/* Sections of one allocation; Arrow likes 64-byte alignment. */
-static size_t padded(size_t n)
-{
-    return (n + 63) & ~(size_t)63;
-}
-
-ytpi_batch_t *ytpi_batch_new(ytp_yamal_t *y, size_t room)
-{
-    size_t head = padded(sizeof(ytpi_batch_t)), wide = padded(room * 8), narrow = padded(room * 4);
-    char *block = ytpi_plat_realloc(NULL, head + 3 * wide + 2 * narrow + 64);
-
-    if (!block)
-        return NULL;
-    ytpi_batch_t *batch = (ytpi_batch_t *)(void *)block;
-    memset(batch, 0, sizeof *batch);
-    ytpi_store_relaxed(&batch->refs, 1);
-    batch->y = ytp_yamal_retain(y);
-    batch->room = room;
-    char *at = block + head;
-    at += -(uintptr_t)at & 63;
-    for (int i = 0; i < 3; i++, at += wide)
-        batch->fixed[i] = (int64_t *)(void *)at;
-    for (int i = 0; i < 2; i++, at += narrow)
-        batch->numbers[i] = (uint32_t *)(void *)at;
-    return batch;
-}
-
-void ytpi_batch_release(ytpi_batch_t *batch)
-{
-    /* REFS: the last one must see what the others did. */
-    if (!batch || ytpi_fetch_add(&batch->refs, (uint32_t)-1) != 1)
-        return;
-    for (int i = 0; i < 2; i++) {
-        ytpi_plat_free(batch->valid[i]);
-        ytpi_plat_free(batch->spelt_offsets[i]);
-        ytpi_plat_free(batch->spelt[i]);
-        ytpi_dictionary_release(batch->dictionaries[i]);
-    }
-    for (size_t i = 0; i < YTP_SCAN_COLUMN_COUNT; i++)
-        ytpi_plat_free(batch->buffers[i]);
-    ytpi_plat_free(batch->views);
-    ytpi_plat_free(batch->windows);
-    ytpi_plat_free(batch->window_sizes);
-    ytpi_plat_free(batch->payload_offsets);
-    ytpi_plat_free(batch->payload);
-    ytp_yamal_release(batch->y);
-    ytpi_plat_free(batch);
-}
-
 static void release_array(struct ArrowArray *a)
 {
     ytpi_batch_t *batch = a->private_data;

@@ -71,33 +71,41 @@ static void park(ytp_cursor_t *c, uint64_t limit_ns)
         (void)ytpi_plat_wait(&y->aux.block->wait_word, value, limit_ns);
 }
 
+bool ytp_cursor_look(const ytp_cursor_t *c, uint32_t looks)
+{
+    while (!ytp_cursor_ready(c)) {
+        if (looks-- == 0)
+            return false;
+        ytpi_pause();
+    }
+    return true;
+}
+
+static int found(ytp_cursor_t *c)
+{
+    c->nap_ns = 0;
+    c->waited_at = YTPI_NOWHERE;
+    return YTP_OK;
+}
+
 int ytp_cursor_wait(ytp_cursor_t *c, uint32_t spins, uint64_t park_ns, uint64_t timeout_ns, ytp_error_t *err)
 {
     YTPI_TRY(ytpi_usable(c->y, err));
-    for (uint32_t i = 0;; i++) {
-        if (ytp_cursor_ready(c)) {
-            c->nap_ns = 0;
-            return YTP_OK;
-        }
-        if (i >= spins)
-            break;
-        ytpi_pause();
-    }
+    if (ytp_cursor_look(c, c->waited_at == c->position ? 0 : spins))
+        return found(c);
     if (timeout_ns == 0)
         return YTP_END;
     uint64_t start = ytpi_plat_monotonic_ns();
     if (park_ns == 0) {
         uint64_t slice = smaller(SPIN_SLICE_NS, timeout_ns);
-        while (!ytp_cursor_ready(c) && ytpi_plat_monotonic_ns() - start < slice)
-            for (int i = 0; i < 64 && !ytp_cursor_ready(c); i++)
-                ytpi_pause();
+        while (!ytp_cursor_look(c, 64) && ytpi_plat_monotonic_ns() - start < slice)
+            ;
     } else {
         park(c, smaller(park_ns, timeout_ns));
     }
-    if (ytp_cursor_ready(c)) {
-        c->nap_ns = 0;
-        return YTP_OK;
-    }
+    if (ytp_cursor_ready(c))
+        return found(c);
+    c->waited_at = c->position;
     YTPI_TRY(ytpi_usable(c->y, err));
     return ytpi_plat_monotonic_ns() - start >= timeout_ns ? YTP_END : YTP_OK;
 }

@@ -46,7 +46,8 @@ struct ytp_yamal {
     uint32_t header; /* bytes before the payload of a node */
     uint64_t first;  /* offset of the first possible node */
     ytpi_a64 *counter;
-    ytpi_a64 seen; /* the counter as this handle last saw it; it only grows */
+    ytpi_a64 seen;      /* the counter as this handle last saw it; it only grows */
+    ytpi_a64 published; /* the node that this handle linked last to the data list; 0 = none yet */
     ytpi_aux_t aux;
     ytpi_supply_t supply;
     ytpi_a32 closed;

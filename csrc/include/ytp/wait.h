@@ -17,10 +17,14 @@ extern "C" {
 
 #define YTP_PARK_NS ((uint64_t)50000000) /* default bound of one park: 50 ms */
 
+/* Looks up to `looks` times, with pauses, whether something stands after the cursor's position. Does not block, and
+ * does not ask what the end of the list means, which costs writers a cache line: that is ytp_cursor_next's part. */
+YTP_API bool ytp_cursor_look(const ytp_cursor_t *cursor, uint32_t looks);
+
 /* Waits until something stands after the cursor's position, or timeout_ns passed (then YTP_END).
- * Spins `spins` times, then parks; each park lasts at most park_ns (0 = never park). Also returns YTP_OK
- * early when a signal arrived or after one park_ns, so that the caller can look around: test
- * ytp_cursor_ready. Blocks; release every lock before. */
+ * Looks `spins` times, unless the last wait for the same message ended in vain, then parks; each park lasts at most
+ * park_ns (0 = never park). Also returns YTP_OK early when a signal arrived or after one park_ns, so that the caller
+ * can look around: test ytp_cursor_ready. Blocks; release every lock before. */
 YTP_API int ytp_cursor_wait(ytp_cursor_t *cursor, uint32_t spins, uint64_t park_ns, uint64_t timeout_ns,
                             ytp_error_t *err);
 

@@ -63,6 +63,21 @@ def test_the_first_example(tmp_path: Path) -> None:
         assert [bytes(d) for _, _, d in bus.subscribe("md/", follow=False).tuples()] == [r[2] for r in rows]
 
 
+def test_tuples_that_are_kept_stay_what_they_were(tmp_path: Path) -> None:
+    with ytp.open(tmp_path / "log.ytp") as bus:
+        channel = bus.peer("p").channel("c")
+        for number in range(5):
+            channel.write(b"%d" % number, time=number)
+        wanted = [(number, "c", b"%d" % number) for number in range(5)]
+        assert list(bus.subscribe("c", follow=False).tuples()) == wanted
+        seen = set()
+        for triple in bus.subscribe("c", follow=False).tuples():
+            seen.add(triple)
+        assert seen == set(wanted)
+        hashes = [hash(triple) for triple in bus.subscribe("c", follow=False).tuples()]
+        assert hashes == [hash(triple) for triple in wanted]
+
+
 # --- names and patterns -------------------------------------------------------------------------------------
 
 
