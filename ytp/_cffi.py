@@ -384,13 +384,17 @@ class Handle:
         """Messages between two checkpoints; 0 for files that can not carry an index."""
         return int(lib.ytp_bus_index_stretch(self._bus))
 
-    def checkpoints(self, start: int = 0) -> list[tuple[int, ...]]:
-        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
-        each usable checkpoint from number ``start`` on."""
+    def index_count(self) -> int:
+        """The number of the last checkpoint; number 0 is the beginning of the list."""
         self.check()
+        return int(lib.ytp_bus_index_count(self._bus))
+
+    def checkpoints(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
+        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
+        each usable checkpoint from number ``start`` on, up to number ``stop`` if that is given."""
         c, err = new("ytp_checkpoint_t *"), new(ERROR)
         found: list[tuple[int, ...]] = []
-        for number in range(start, lib.ytp_bus_index_count(self._bus) + 1):
+        for number in range(start, (self.index_count() if stop is None else stop) + 1):
             if lib.ytp_bus_checkpoint(self._bus, number, c, err) == OK:
                 found.append(
                     (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -27,6 +29,7 @@ Range = tuple[int, int, int, int]
 
 NODE_COST = 64  # bytes of payload that cost as much as the node around them
 SMALLEST_PIECE = 1 << 20  # bytes of a log that are not cut up
+CHECKPOINTS_PER_PART = 16  # make parts equal enough to do without looking at what lies between
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
@@ -220,15 +223,20 @@ class Scan(Table):
             raise ValueError("parts must be at least 1")
         handle = self._handle
         last = handle.end()
-        # With the place of the last message the index of the file is used instead of the messages; pieces of an eighth
-        # of a part are fine enough to make the parts equal.
+        place = handle.seqno(last)
+        ranges = by_checkpoints(handle, parts, last, place) or self._by_reading(parts, last, place)
+        return [self._with(self._columns, [span]) for span in ranges] or [self._with(self._columns, [])]
+
+    def _by_reading(self, parts: int, last: int, place: int) -> list[Range]:
+        """Parts of about equal weight; messages between two checkpoints are not read."""
+        handle = self._handle
         fine = max(SMALLEST_PIECE, handle.info()["reserved_size"] // (8 * parts))
         cuts, error = core.stretches(
             handle,
             first_position(handle),
             0,
             last=last,
-            last_seqno=handle.seqno(last),
+            last_seqno=place,
             max_bytes=fine,
             max_count=max(1, fine // NODE_COST),
         )
@@ -241,9 +249,7 @@ class Scan(Table):
         for cut, weight in zip(cuts, weights, strict=True):
             groups[passed * parts // total].append(cut[0])
             passed += weight
-        return [self._with(self._columns, [join(group)]) for group in groups if group] or [
-            self._with(self._columns, [])
-        ]
+        return [join(group) for group in groups if group]
 
     def _with(self, columns: Sequence[str], ranges: Sequence[Range] | None = None) -> Scan:
         scan = Scan.__new__(Scan)
@@ -251,6 +257,31 @@ class Scan(Table):
         scan._columns = tuple(columns)
         scan._ranges = self._ranges if ranges is None else list(ranges)
         return scan
+
+
+def by_checkpoints(handle: Any, parts: int, last: int, place: int) -> list[Range]:
+    """Cuts at the checkpoints next to equal parts of the file, whatever its length; nothing without enough of them.
+
+    Where a message lies says how much was written before it, but for messages whose writers overtook each other.
+    """
+    every = handle.index_stretch()
+    count = handle.index_count() if every else 0
+    if count < CHECKPOINTS_PER_PART * parts or place - count * every > CHECKPOINTS_PER_PART * every:
+        return []
+    cuts, low = [(first_position(handle), 0)], 0
+    for part in range(1, parts):
+        wanted = last // parts * part
+        low = bisect_left(range(count), wanted, low + 1, key=lambda number: offset_of(handle, number))
+        found = handle.checkpoints(low, low)
+        if not found or low >= count:
+            return []
+        cuts.append(found[0][1:3])
+    return [(*start, *end) for start, end in pairwise([*cuts, (last, place)])]
+
+
+def offset_of(handle: Any, number: int) -> int:
+    found = handle.checkpoints(number, number)
+    return int(found[0][1]) if found else 0
 
 
 def join(spans: Sequence[Range]) -> Range:

@@ -441,15 +441,20 @@ cdef class Handle:
         """Messages between two checkpoints; 0 for files that can not carry an index."""
         return ytp_bus_index_stretch(self.bus)
 
-    def checkpoints(self, uint64_t start=0):
-        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
-        each usable checkpoint from number ``start`` on."""
-        cdef ytp_checkpoint_t c
-        cdef ytp_error_t err
-        cdef uint64_t number, count
+    def index_count(self):
+        """The number of the last checkpoint; number 0 is the beginning of the list."""
+        cdef uint64_t count
         self.check()
         with nogil:
             count = ytp_bus_index_count(self.bus)
+        return count
+
+    def checkpoints(self, uint64_t start=0, stop=None):
+        """(number, offset, seqno, running maximum of time, time min, time max, bytes, channel bits, peer bits) of
+        each usable checkpoint from number ``start`` on, up to number ``stop`` if that is given."""
+        cdef ytp_checkpoint_t c
+        cdef ytp_error_t err
+        cdef uint64_t number, count = self.index_count() if stop is None else stop
         found = []
         for number in range(start, count + 1):
             if ytp_bus_checkpoint(self.bus, number, &c, &err) == YTP_OK:

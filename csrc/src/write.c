@@ -5,6 +5,10 @@
 #include "bus.h"
 #include "fault.h"
 #include "plat.h"
+#include "stream.h"
+
+#define STREAM_BYTES ((size_t)8 << 20) /* a batch from this size on leaves nothing of itself in the cache */
+#define STREAM_ROW ((size_t)256)       /* shorter rows share their lines with the headers around them */
 
 int ytp_bus_writer(ytp_bus_t *bus, uint64_t peer, uint64_t channel, const char *encoding, size_t encoding_len,
                    ytp_writer_t *out, ytp_error_t *err)
@@ -95,6 +99,7 @@ typedef struct row_source {
     ptrdiff_t stride;
     const uint64_t *times;
     uint64_t time;
+    bool stream; /* too much to pass through the cache */
 } row_source_t;
 
 static inline ytp_span_t row_at(const row_source_t *s, size_t i)
@@ -170,11 +175,15 @@ static int write_rows(ytp_bus_t *bus, const ytp_writer_t *w, const row_source_t 
             ytpi_store_relaxed(&node->next, i + 1 < taken ? ytpi_le64(at + span) : 0);
             ytpi_store_relaxed(&node->prev, ytpi_le64(i ? last : at));
             stamp(y, w, s->times ? s->times[*written + i] : s->time, payload);
-            if (row.len)
+            if (s->stream && row.len >= STREAM_ROW)
+                ytpi_stream_copy(payload + fields, row.ptr, row.len);
+            else if (row.len)
                 memcpy(payload + fields, row.ptr, row.len);
             last = at;
             at += span;
         }
+        if (s->stream)
+            ytpi_stream_end(); /* LINK: before the swap */
         YTPI_TRY(ytpi_publish(y, YTP_LIST_DATA, start, last, err));
         *written += taken;
     }
@@ -195,24 +204,29 @@ static int may_write(ytp_bus_t *bus, ytp_error_t *err)
 int ytp_bus_write_rows(ytp_bus_t *bus, const ytp_writer_t *w, const uint64_t *times, uint64_t time,
                        const ytp_span_t *rows, size_t count, size_t *written, ytp_error_t *err)
 {
-    row_source_t source = {rows, NULL, 0, 0, times, time};
+    row_source_t source = {rows, NULL, 0, 0, times, time, false};
+    size_t total = 0;
 
     *written = 0;
     YTPI_TRY(may_write(bus, err));
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (rows[i].len > ytp_bus_max_data(bus))
             return too_large(bus, rows[i].len, err);
+        total += rows[i].len;
+    }
+    source.stream = total >= STREAM_BYTES;
     return write_rows(bus, w, &source, count, written, err);
 }
 
 int ytp_bus_write_strided(ytp_bus_t *bus, const ytp_writer_t *w, const uint64_t *times, uint64_t time, const void *rows,
                           size_t row_len, ptrdiff_t stride, size_t count, size_t *written, ytp_error_t *err)
 {
-    row_source_t source = {NULL, rows, row_len, stride, times, time};
+    row_source_t source = {NULL, rows, row_len, stride, times, time, false};
 
     *written = 0;
     YTPI_TRY(may_write(bus, err));
     if (row_len > ytp_bus_max_data(bus))
         return too_large(bus, row_len, err);
+    source.stream = row_len && count >= STREAM_BYTES / row_len;
     return write_rows(bus, w, &source, count, written, err);
 }

@@ -677,3 +677,25 @@ def test_limits_with_an_index(tmp_path: Path, form: Any) -> None:
         for limit in (1, 1000, 8192, 20_001):
             cuts, _ = core.stretches(bus._handle, start, 0, limit_rows=limit)
             assert sum(cut[2] for cut in cuts) == limit
+
+
+def test_parts_are_cut_at_checkpoints_without_reading_what_lies_between(
+    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "a.ytp", form, 60_000)
+    with ytp.open(tmp_path / "a.ytp", "r") as bus:
+        whole = rows(bus.scan().to_arrow())
+        monkeypatch.setattr(arrow.Scan, "_by_reading", lambda *_: pytest.fail("the log was read"))
+        parts = bus.scan().split(3)
+        assert [row for part in parts for row in rows(part.to_arrow())] == whole
+        sizes = [len(part.to_arrow()) for part in parts]
+        assert len(sizes) == 3
+        assert min(sizes) > 0.5 * max(sizes)
+
+
+def test_parts_of_a_log_with_few_checkpoints_are_cut_by_reading(tmp_path: Path, form: Any) -> None:
+    fill(tmp_path / "a.ytp", form, 60_000)
+    with ytp.open(tmp_path / "a.ytp", "r") as bus:
+        assert arrow.by_checkpoints(bus._handle, 50, bus._handle.end(), 60_000) == []
+        parts = bus.scan().split(50)
+        assert [row for part in parts for row in rows(part.to_arrow())] == rows(bus.scan().to_arrow())

@@ -524,3 +524,15 @@ def test_a_path_may_be_text_bytes_or_path(tmp_path: Path) -> None:
         with ytp.open(form) as bus:
             bus.peer("p").channel("c").write(b"x")
     assert len(yamal.read_file(path).check().messages) == 3
+
+
+@pytest.mark.parametrize("width", [1001, 1024, 255])
+def test_batches_larger_than_a_cache_arrive_byte_for_byte(tmp_path: Path, width: int) -> None:
+    count = (9 << 20) // width
+    rows = np.random.default_rng(width).integers(0, 256, (count, width), np.uint8)
+    with ytp.open(tmp_path / "log.ytp") as bus:
+        channel = bus.peer("p").channel("c")
+        channel.write_many(rows)
+        channel.write_many([row.tobytes() for row in rows])
+        found = b"".join(data for _, _, data in bus.subscribe("c", follow=False).tuples())
+    assert found == rows.tobytes() * 2
