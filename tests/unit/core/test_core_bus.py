@@ -529,7 +529,7 @@ def test_a_path_may_be_text_bytes_or_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1001, 1024, 255])
 def test_batches_larger_than_a_cache_arrive_byte_for_byte(tmp_path: Path, width: int) -> None:
     count = (9 << 20) // width
-    rows = np.random.default_rng(width).integers(0, 256, (count, width), np.uint8)
+    rows = numpy.random.default_rng(width).integers(0, 256, (count, width), numpy.uint8)
     with ytp.open(tmp_path / "log.ytp") as bus:
         channel = bus.peer("p").channel("c")
         channel.write_many(rows)
