@@ -72,15 +72,16 @@ def kinds(network: Network, uuid: bytes) -> list[str]:
     return [type(event).__name__ for event in network.news(uuid)]
 
 
+hellos = st.builds(
+    codec.Hello,
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.lists(st.text(max_size=300), max_size=5).map(tuple),
+    st.integers(0, 255),
+    st.dictionaries(st.text(max_size=60), st.text(max_size=1000), max_size=5),
+)
 messages = st.one_of(
-    st.builds(
-        codec.Hello,
-        st.text(max_size=60),
-        st.text(max_size=60),
-        st.lists(st.text(max_size=300), max_size=5).map(tuple),
-        st.integers(0, 255),
-        st.dictionaries(st.text(max_size=60), st.text(max_size=1000), max_size=5),
-    ),
+    hellos,
     st.builds(codec.Whisper, st.lists(st.binary(max_size=30), max_size=4).map(tuple)),
     st.builds(codec.Shout, st.text(max_size=60), st.lists(st.binary(max_size=30), max_size=4).map(tuple)),
     st.builds(codec.Join, st.text(max_size=60), st.integers(0, 255)),
@@ -105,9 +106,100 @@ def test_z1_any_bytes_are_a_message_or_a_clear_error(frames):
     assert codec.decode(codec.encode(message, sequence)) == (sequence, message)
 
 
-def test_z1_text_that_does_not_fit_is_refused_with_the_field():
-    with pytest.raises(CodecError, match="name at byte 0: 256 bytes"):
-        codec.encode(codec.Hello("tcp://h:1", "n" * 256), 1)
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (codec.Hello("e" * 256, "n"), "endpoint"),
+        (codec.Hello("tcp://h:1", "n" * 256), "name"),
+        (codec.Hello("tcp://h:1", "n", headers={"k" * 256: "v"}), "header name"),
+        (codec.Shout("g" * 256, ()), "group"),
+        (codec.Join("g" * 256, 1), "group"),
+        (codec.Leave("g" * 256, 1), "group"),
+        (codec.Elect("g" * 256, "c"), "group"),
+        (codec.Leader("g", "l" * 256), "leader"),
+    ],
+)
+def test_z1_text_that_does_not_fit_is_refused_with_the_field(message, field):
+    with pytest.raises(CodecError, match=f"{field} at byte 0: 256 bytes"):
+        codec.encode(message, 1)
+
+
+LONGEST = "ä" * 127 + "x"  # 255 bytes
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        codec.Hello(LONGEST, LONGEST, (LONGEST * 300,), 255, {LONGEST: LONGEST * 300, "": ""}),
+        codec.Shout(LONGEST, (b"", b"x" * 70_000)),
+        codec.Join(LONGEST, 255),
+        codec.Elect(LONGEST, LONGEST),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_z1_the_longest_texts_arrive(message):
+    assert codec.decode(codec.encode(message, 65535)) == (65535, message)
+
+
+HALF = "half \ud800"
+
+
+@pytest.mark.parametrize(
+    ("message", "arrives"),
+    [
+        (
+            codec.Hello(HALF, HALF, (HALF,), 3, {HALF: HALF, "k": "v"}),
+            codec.Hello("half ?", "half ?", ("half ?",), 3, {"half ?": "half ?", "k": "v"}),
+        ),
+        (codec.Shout(HALF, (b"x",)), codec.Shout("half ?", (b"x",))),
+        (codec.Join(HALF, 3), codec.Join("half ?", 3)),
+        (codec.Leave(HALF, 3), codec.Leave("half ?", 3)),
+        (codec.Leader(HALF, HALF), codec.Leader("half ?", "half ?")),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_z1_half_characters_are_replaced_when_sent(message, arrives):
+    assert codec.decode(codec.encode(message, 2)) == (2, arrives)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        codec.Hello("tcp://h:1", "nä", ("gä",), 3, {"kä": "vä", "other": "whole"}),
+        codec.Shout("gä", (b"x",)),
+        codec.Join("gä", 3),
+        codec.Leave("gä", 3),
+        codec.Elect("gä", "cä"),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_z1_text_that_is_not_utf8_is_replaced_and_the_rest_is_read(message):
+    first, *content = codec.encode(message, 2)
+    sequence, decoded = codec.decode([first.replace("ä".encode(), b"\xc3x"), *content])
+    assert (sequence, str(decoded)) == (2, str(message).replace("ä", "\N{REPLACEMENT CHARACTER}x"))
+
+
+@given(hellos, st.data())
+def test_z1_a_hello_is_read_the_same_with_and_without_care(hello, data):
+    frame = codec.encode(hello, 1)[0]
+    assert codec._decode_hello(frame) == codec._decode_hello_with_care(frame) == hello
+    # A byte that is wrong (a count, a length, a character) is seen by both or by none.
+    at = data.draw(st.integers(6, len(frame) - 1))
+    wrong = frame[:at] + bytes((data.draw(st.integers(0, 255)),)) + frame[at + 1 :]
+    assert _read(codec._decode_hello, wrong) == _read(codec._decode_hello_with_care, wrong)
+
+
+def _read(decode, frame):
+    try:
+        return decode(frame)
+    except CodecError as error:
+        return str(error)
+
+
+@given(messages, st.lists(st.integers(0, 65535), max_size=5))
+def test_z1_a_message_for_many_is_the_same_but_for_its_number(message, numbers):
+    copies = codec.renumber(codec.encode(message, 7), numbers)
+    assert copies == [codec.encode(message, number) for number in numbers]
 
 
 NEGATIVE = [
