@@ -501,6 +501,7 @@ def test_greetings_may_not_take_memory_without_end(caplog):
         node.received([b"\x01" + number.to_bytes(16, "big"), *codec.encode(hello, 1)], 0.0)
 
     greet(1, 2000)
+    node.received([b"\x01" + bytes(16), b"x" * 2001], 0.0)  # not even read
     assert node.take() == []
     assert caplog.text.count("longer ones are ignored") == 1
     for number in range(2, 20):

@@ -15,6 +15,7 @@ import zmq
 
 from ..errors import ConfigError, NotOnline, PeerUnknown, Terminated
 from ..loop import Loop
+from . import codec
 from .discovery import Discovery, ZreBeacon
 from .engine import Engine
 from .events import Event, Shout, Whisper
@@ -95,6 +96,21 @@ def _content_size(event: Event) -> int:
     return 0
 
 
+def _check_greeting(name: str, headers: Mapping[str, str]) -> None:
+    """Here, where somebody sees it: in the node's thread it would fail when the first peer comes."""
+    for text in (name, *headers, *headers.values()):
+        if not isinstance(text, str):
+            raise ConfigError(f"name and headers are text, {text!r} is not")
+    codec.encode_hello("", name, (), 0, headers, 1)
+
+
+def _check_content(content: tuple[bytes, ...]) -> None:
+    """Before it has a number: peers drop a node that leaves one out."""
+    for frame in content:
+        if not isinstance(frame, bytes | bytearray | memoryview):
+            raise TypeError(f"messages are bytes, not {type(frame).__name__}: {frame!r:.100}")
+
+
 class _NodeLoop(Loop):
     def __init__(self, name: str, make_engine: Callable[[], Engine], inbox: _Inbox, block: bool) -> None:
         super().__init__(name)
@@ -162,6 +178,7 @@ class Node:
     ) -> None:
         if queue < 1 or queue_bytes < 1 or overflow not in ("drop_oldest", "block"):
             raise ConfigError("queue, queue_bytes: at least 1; overflow: drop_oldest or block")
+        _check_greeting(name, headers or {})
         self.name = name
         self._uuid = os.urandom(16)
         self._headers = dict(headers or {})
@@ -210,9 +227,11 @@ class Node:
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
         """Publish other headers; every peer sees the node leave and enter again with them."""
-        self._headers = dict(headers)
+        headers = dict(headers)
+        _check_greeting(self.name, headers)
         if self._loop:
             self._do(lambda engine: engine.protocol.set_headers(headers, time.monotonic()))
+        self._headers = headers
 
     def join(self, group: str) -> None:
         """Join a group."""
@@ -224,6 +243,7 @@ class Node:
 
     def shout(self, group: str, *content: bytes) -> int:
         """Send a message to everybody in a group; returns how many there are."""
+        _check_content(content)
         return self._do(lambda engine: engine.protocol.shout(group, content))
 
     def whisper(self, peer: str, *content: bytes) -> None:
@@ -232,6 +252,7 @@ class Node:
             uuid = bytes.fromhex(peer)
         except ValueError:
             raise PeerUnknown(f"not a UUID: {peer!r}") from None
+        _check_content(content)
         self._do(lambda engine: engine.protocol.whisper(uuid, content))
 
     def peers(self) -> list[PeerInfo]:

@@ -158,7 +158,8 @@ class Protocol:
         self._by_endpoint: dict[str, _Peer] = {}
         self._unanswered: dict[bytes, None] = {}  # in order of age
         self._effects: list[Effect] = []
-        self._hello: list[bytes] | None = None  # the same for all peers, until something changes
+        # The same for all peers, until something changes. Made now, because it must not fail later.
+        self._hello: list[bytes] | None = self._make_hello(self.headers)
         self._full = False
         self._greetings = 0  # bytes
 
@@ -195,6 +196,9 @@ class Protocol:
         identity = frames[0]
         if len(identity) != IDENTITY_SIZE or identity[:1] != IDENTITY_MARK or identity == self.identity:
             return
+        if len(frames) > 1 and len(frames[1]) > self._limits.greeting:  # before it is read
+            self._complain("a HELLO may have %d bytes; longer ones are ignored", self._limits.greeting)
+            return
         uuid = identity[1:]
         peer = self._peers.get(uuid)
         try:
@@ -204,7 +208,7 @@ class Protocol:
             return
         if type(message) is codec.Hello:
             size = len(frames[1])
-            if self._has_room(size - (peer.size if peer else 0), size):
+            if self._has_room(size - (peer.size if peer else 0)):
                 self._on_hello(uuid, peer, sequence, message, size, now)
         elif peer and peer.ready:
             expected = (peer.got + 1) & SEQUENCE_MASK
@@ -239,8 +243,9 @@ class Protocol:
 
     def set_headers(self, headers: Mapping[str, str], now: float) -> None:
         """Publish other headers: every peer is greeted anew."""
-        self.headers = dict(headers)
-        self._hello = None
+        headers = dict(headers)
+        self._hello = self._make_hello(headers)  # fails before the state changes, not after
+        self.headers = headers
         for peer in self._peers.values():
             if peer.awaiting:
                 peer.stale = True
@@ -317,15 +322,12 @@ class Protocol:
         self._effects.append(Connect(uuid, endpoint))
         return peer
 
-    def _has_room(self, more: int, size: int) -> bool:
-        limits = self._limits
-        if size > limits.greeting:
-            self._complain("a HELLO may have %d bytes; longer ones are ignored", limits.greeting)
-        elif more > 0 and self._greetings + more > limits.greetings:
-            self._complain("%d bytes of HELLOs are the limit; others are ignored", limits.greetings)
-        else:
-            return True
-        return False
+    def _has_room(self, more: int) -> bool:
+        limit = self._limits.greetings
+        if more > 0 and self._greetings + more > limit:
+            self._complain("%d bytes of HELLOs are the limit; others are ignored", limit)
+            return False
+        return True
 
     def _complain(self, text: str, limit: int) -> None:
         """Once, until there is room again."""
@@ -346,15 +348,21 @@ class Protocol:
 
     def _greet(self, peer: _Peer, now: float, *, answer: bool = False) -> None:
         if self._hello is None:
-            groups = tuple(sorted(self.groups))
-            self._hello = codec.encode_hello(
-                self.endpoint, self.name, groups, self._status, self.headers, FIRST
-            )
+            self._hello = self._make_hello(self.headers)
         peer.sent = FIRST
         peer.awaiting = not answer
         peer.stale = False
         peer.greeted = now
         self._effects.append(Send(peer.uuid, self._hello))
+
+    def _make_hello(self, headers: Mapping[str, str]) -> list[bytes]:
+        if len(headers) > codec.MAX_HEADERS:  # others would not listen to more either
+            raise CodecError("headers", 0, f"{len(headers)} given, at most {codec.MAX_HEADERS} are accepted")
+        groups = sorted(self.groups)
+        hello = codec.encode_hello(self.endpoint, self.name, groups, self._status, headers, FIRST)
+        if len(hello[0]) > self._limits.greeting:
+            raise CodecError("headers", 0, f"{len(hello[0])} bytes, at most {self._limits.greeting} fit")
+        return hello
 
     def _on_hello(
         self, uuid: bytes, peer: _Peer | None, sequence: int, hello: codec.Hello, size: int, now: float

@@ -336,6 +336,51 @@ def test_one_turn_reads_a_bounded_amount(network, monkeypatch):
         assert [int(event.content[0]) for event in events if isinstance(event, Whisper)] == list(range(20))
 
 
+@pytest.mark.parametrize("wrong", ["text", None, 5])
+def test_a_message_that_cannot_be_sent_costs_no_peer(network, wrong):
+    with Node("a", discovery=network) as a, Node("b", discovery=network) as b:
+        assert isinstance(a.recv(WAIT), Enter)
+        assert isinstance(b.recv(WAIT), Enter)
+        b.join("g")
+        assert isinstance(a.recv(WAIT), Join)
+        with pytest.raises(TypeError, match="messages are bytes, not"):
+            a.whisper(b.uuid, b"fine", wrong)
+        with pytest.raises(TypeError, match="messages are bytes, not"):
+            a.shout("g", wrong)
+        a.whisper(b.uuid, bytearray(b"still"), memoryview(b"there"))
+        assert b.recv(WAIT) == Whisper(a.uuid, "a", (b"still", b"there"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"k": 5}, "5 is not"),
+        ({5: "v"}, "5 is not"),
+        ({"k" * 256: "v"}, "at most 255 fit"),
+        ({"k": "v" * (4 << 20)}, "bytes, at most"),
+        ({str(number): "" for number in range(1025)}, "1025 given"),
+    ],
+    ids=["value", "name", "long name", "long value", "many"],
+)
+def test_headers_that_cannot_be_sent_are_refused_and_the_old_ones_stay(network, headers, reason):
+    with Node("a", headers={"k": "v"}, discovery=network) as a:
+        with pytest.raises((yamz.ConfigError, yamz.CodecError), match=reason):
+            a.set_headers(headers)
+        with Node("b", discovery=network) as b:
+            enter = b.recv(WAIT)
+            assert isinstance(enter, Enter)
+            assert enter.headers == {"k": "v"}
+    with pytest.raises((yamz.ConfigError, yamz.CodecError), match=reason), Node("c", headers=headers):
+        pass
+
+
+def test_a_name_that_cannot_be_sent_is_refused(network):
+    with pytest.raises(yamz.CodecError, match="name at byte 0: 256 bytes"):
+        Node("n" * 256, discovery=network)
+    with pytest.raises(ConfigError, match="5 is not"):
+        Node(5, discovery=network)
+
+
 def test_a_node_may_stop_reading_instead(network):
     with Node("a", discovery=network, queue=3, overflow="block") as a, Node("b", discovery=network) as b:
         until(lambda: b.peers())
