@@ -4,8 +4,10 @@ import sys
 
 try:
     from yamz.cli import cli
+
+    if __name__ == "__main__":
+        cli(prog_name="python -m yamz")
 except ModuleNotFoundError as missing:
     sys.exit(f"python -m yamz needs {missing.name}: pip install 'ytp[cli,zmq]'")
-
-if __name__ == "__main__":
-    cli(prog_name="python -m yamz")
+except KeyboardInterrupt:  # while it was being loaded
+    sys.exit(130)

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import __version__
+
 if TYPE_CHECKING:
     from .zre import Discovery
 
 __all__ = ["cli"]
 
 SOCKET_TYPES = ("REQ", "REP", "PUSH", "PULL", "PUB", "SUB", "DEALER", "ROUTER", "PAIR")
+
+
+INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+
+
+class Failure(click.ClickException):
+    """Something could not be done. Exit code 2 as for wrong usage: 1 means that nothing was found."""
+
+    exit_code = 2
 
 
 class Command(click.Command):
@@ -24,15 +35,17 @@ class Command(click.Command):
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
+        except (click.exceptions.Exit, click.ClickException, BrokenPipeError):
             raise
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except Exception as error:
             from zmq import ZMQError
 
             from .errors import YamzError
 
             if isinstance(error, YamzError | ZMQError | OSError):
-                raise click.ClickException(str(error)) from error
+                raise Failure(str(error)) from error
             raise
         finally:
             signal.signal(signal.SIGTERM, before)
@@ -103,8 +116,18 @@ format_option = click.option(
 
 
 @click.group()
+@click.version_option(__version__, prog_name="yamz")
 def cli() -> None:
-    """Sockets that find each other by name, path and attributes."""
+    """Sockets that find each other by name, path and attributes.
+
+    \b
+    Try it in two terminals:
+      python -m yamz bind 'tcp://*:*?apa=42' --node echoer
+      python -m yamz connect 'yamz://echoer/echo?apa=4[12]'
+
+    Exit codes: 0 done, also when Ctrl-C ends watch, bind or connect; 1 nothing was found, or no partner for what was
+    to be sent; 2 it could not be done; 130 interrupted before that.
+    """
 
 
 @cli.command(cls=Command)
@@ -137,7 +160,7 @@ def resolve(
 ) -> None:
     """Print what an abstract address (yamz://node/path?attribute=expression) means now.
 
-    The exit code is 1 if it means nothing, or less than --count.
+    The exit code is 1 if it means nothing, or less than --count. Ctrl-C ends the search early.
     """
     from . import tools
 
@@ -174,7 +197,7 @@ def bind(addresses: tuple[str, ...], **options: Any) -> None:
     """
     from . import tools
 
-    tools.echo("bind", addresses or ("tcp://*:*",), **options)
+    click.get_current_context().exit(0 if tools.echo("bind", addresses or ("tcp://*:*",), **options) else 1)
 
 
 @cli.command(cls=Command, short_help="Link a socket to everything that addresses mean.")
@@ -183,8 +206,9 @@ def bind(addresses: tuple[str, ...], **options: Any) -> None:
 def connect(addresses: tuple[str, ...], **options: Any) -> None:
     """Link a socket to everything that the addresses mean (yamz://node/path?attribute=expression).
 
-    Does with messages what bind does.
+    REQ sends the lines of standard input and prints the answers. --type chooses another socket: PUSH and PUB send
+    lines, PULL and SUB print what comes, DEALER and PAIR do both, REP and ROUTER send every message back.
     """
     from . import tools
 
-    tools.echo("connect", addresses, **options)
+    click.get_current_context().exit(0 if tools.echo("connect", addresses, **options) else 1)

@@ -91,20 +91,24 @@ def resolve(
     """Print what the address means; whether it means enough."""
     selector = Selector(address)
     found: list[Target] = []
-    with _looking(discovery) as view, suppress(KeyboardInterrupt):
-        for _ in view.changes(_deadline(seconds)):
-            found = [
-                target
-                for peer in view.peers.values()
-                for target in selector.select(peer.name, peer.sockets, expected)
-            ]
-            if count is not None and len(found) >= count:
-                break
-    rows = [_target_row(target) for target in found]
-    _emit(rows, form)
-    if not rows:
+    interrupted = True
+    with suppress(KeyboardInterrupt):
+        with _looking(discovery) as view:
+            for _ in view.changes(_deadline(seconds)):
+                found = [
+                    target
+                    for peer in view.peers.values()
+                    for target in selector.select(peer.name, peer.sockets, expected)
+                ]
+                if count is not None and len(found) >= count:
+                    break
+        interrupted = False
+    _emit([_target_row(target) for target in found], form)  # also what was found before Ctrl-C
+    if interrupted:
+        raise KeyboardInterrupt
+    if not found:
         click.echo(f"nothing found for {address}", err=True)
-    return len(rows) >= (count or 1)
+    return len(found) >= (count or 1)
 
 
 @contextmanager
@@ -204,8 +208,8 @@ def echo(
     name: str,
     count: int | None,
     seconds: float | None,
-) -> None:
-    """One socket on the network, joined to standard input and output."""
+) -> bool:
+    """One socket on the network, joined to standard input and output; False if it found no partner."""
     kind = kind.upper()
     options: dict[int, int | bytes] = {zmq.LINGER: LAST_WORDS_MS}
     if kind == "SUB":
@@ -220,11 +224,13 @@ def echo(
             for address in component.binds(name):
                 click.echo(f"bound {address}", err=True)
             tool = _Echo(component, name, kind, form, count, _deadline(seconds))
+            linked = True
             with suppress(KeyboardInterrupt):
-                tool.run()
+                linked = tool.run()
             if form == "json":
                 click.echo(json.dumps(tool.received, indent=2))
     context.term()
+    return linked
 
 
 class _Echo:
@@ -247,10 +253,10 @@ class _Echo:
         self._input_ended = kind not in SENDS_LINES
         self._terminated = False
 
-    def run(self) -> None:
-        """Until there is nothing more to do, or the time is over."""
+    def run(self) -> bool:
+        """Until there is nothing more to do, or the time is over; False if there was nobody to send to."""
         if not self._input_ended and not self._await_partner():
-            return
+            return False
         poller = zmq.Poller()
         for control in self._client.control:
             poller.register(control, zmq.POLLIN)
@@ -260,12 +266,13 @@ class _Echo:
             poller.register(STDIN, zmq.POLLIN if reads_input else 0)
             poller.register(self._socket, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
             if self._done():
-                return
+                break
             ready = dict(poller.poll(None if left == FOREVER else math.ceil(left * 1000)))
             self._receive()  # before links are followed: what is here already is not lost with its sender
             self._follow_links()
             if STDIN in ready:
                 self._read_lines()
+        return True
 
     def _done(self) -> bool:
         if self._terminated or self._wanted <= 0:

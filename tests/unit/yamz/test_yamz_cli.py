@@ -164,7 +164,7 @@ def test_other_types_that_answer(port, kinds):
 
 def test_connect_that_finds_nobody_ends(port):
     code, output, errors = run("connect", "yamz://*/x", "--beacon-port", port, "--seconds", "0.3", text="x\n")
-    assert (code, output, errors) == (0, "", "no partner found\n")
+    assert (code, output, errors) == (1, "", "no partner found\n")
 
 
 def test_links_are_told_as_they_change(port):
@@ -212,9 +212,31 @@ def test_without_beacons(port):
 )
 def test_mistakes_are_told_in_one_line(arguments, message):
     result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code in (1, 2)
+    assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_an_interrupted_search_says_so(port):
+    with Node("witness", discovery=ZreBeacon(int(port))) as witness:
+        with start("resolve", "yamz://*/x", "--beacon-port", port, "--seconds", "1000") as process:
+            assert witness.recv(WAIT).name == f"yamz-look-{process.pid}"
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=WAIT)
+    assert (process.returncode, output, errors) == (130, "", "")
+
+
+def test_ctrl_c_before_a_command_runs_is_quiet():
+    code = (
+        "import runpy, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'yamz.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "runpy.run_module('yamz', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_an_unexpected_error_is_not_hidden(monkeypatch):
