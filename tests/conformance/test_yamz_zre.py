@@ -483,6 +483,35 @@ def test_a_flood_of_strangers_is_bounded_and_real_peers_get_through():
     assert any(isinstance(effect, events.Enter) for effect in node.take())
 
 
+def test_a_greeting_that_comes_after_the_farewell_leaves_no_ghost():
+    b = Protocol(B, "B", ENDPOINTS[B], timing=Timing(evasive=2.0, expired=30.0))
+    b.found(A, ENDPOINTS[A], 0.0)
+    b.lost(A)  # the beacon was faster than the message
+    b.received([b"\x01" + A, *codec.encode(codec.Hello(ENDPOINTS[A], "A"), 1)], 0.1)
+    b.take()
+    b.tick(1.0)
+    assert [type(effect).__name__ for effect in b.take()] == ["Evasive", "Silent", "Send"]
+    b.tick(2.2)
+    assert events.Exit(text(A), "A", events.ExitReason.EXPIRED) in b.take()
+    assert b.peers() == []
+
+
+def test_a_node_that_left_and_is_there_again_stays():
+    b = Protocol(B, "B", ENDPOINTS[B], timing=Timing(evasive=2.0, expired=30.0))
+    hello = codec.encode(codec.Hello(ENDPOINTS[A], "A"), 1)
+    b.lost(A)
+    b.received([b"\x01" + A, *hello], 0.1)
+    b.tick(1.0)
+    b.received([b"\x01" + A, *codec.encode(codec.PingOk(), 2)], 1.1)
+    b.tick(3.0)
+    assert [peer.name for peer in b.peers()] == ["A"]
+    b.lost(A)
+    b.found(A, ENDPOINTS[A], 3.1)  # its beacon says so
+    b.received([b"\x01" + A, *hello], 3.2)
+    b.tick(6.0)
+    assert [peer.name for peer in b.peers()] == ["A"]
+
+
 def test_more_peers_than_the_limit_are_ignored_and_logged_once(caplog):
     node = Protocol(A, "A", ENDPOINTS[A], limits=Limits(peers=3))
     for number in range(10):

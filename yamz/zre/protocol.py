@@ -157,6 +157,8 @@ class Protocol:
         self._peers: dict[bytes, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
         self._unanswered: dict[bytes, None] = {}  # in order of age
+        self._left: set[bytes] = set()  # seen to leave since the last tick, and in the second before
+        self._left_before: set[bytes] = set()
         self._effects: list[Effect] = []
         # The same for all peers, until something changes. Made now, because it must not fail later.
         self._hello: list[bytes] | None = self._make_hello(self.headers)
@@ -167,6 +169,8 @@ class Protocol:
 
     def found(self, uuid: bytes, endpoint: str, now: float) -> None:
         """Discovery saw a node."""
+        self._left.discard(uuid)
+        self._left_before.discard(uuid)
         if uuid != self.uuid and uuid not in self._peers:
             peer = self._create(uuid, endpoint, now)
             if peer:
@@ -181,6 +185,8 @@ class Protocol:
 
     def lost(self, uuid: bytes) -> None:
         """Discovery saw a node leave."""
+        if len(self._left) < self._limits.unanswered:
+            self._left.add(uuid)
         peer = self._peers.get(uuid)
         if peer:
             self._drop(peer, ExitReason.GOODBYE)
@@ -224,6 +230,7 @@ class Protocol:
     def tick(self, now: float) -> None:
         """Time passed; call every ``timing.check`` seconds."""
         timing = self._timing
+        self._left, self._left_before = set(), self._left
         for peer in list(self._peers.values()):
             quiet = now - peer.heard
             if quiet >= timing.expired:
@@ -387,6 +394,10 @@ class Protocol:
         peer.size = size
         peer.heard = now
         peer.got = sequence
+        if uuid in self._left or uuid in self._left_before:
+            # Beacons overtake messages: this one may have been written before it left. It is asked at
+            # the next tick and must answer sooner than others.
+            peer.heard -= max(0.0, self._timing.expired - self._timing.evasive)
 
     def _adopt(self, uuid: bytes, endpoint: str) -> _Peer | None:
         """The nameless peer that was greeted at the endpoint, now with its name."""
