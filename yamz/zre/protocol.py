@@ -162,7 +162,8 @@ class Protocol:
         self._effects: list[Effect] = []
         # The same for all peers, until something changes. Made now, because it must not fail later.
         self._hello: list[bytes] | None = self._make_hello(self.headers)
-        self._full = False
+        self._full = self._crowded = False  # and said so
+        self._confused: set[bytes] = set()  # of whom it was said that they send what is no message
         self._greetings = 0  # bytes
 
     # What happens to the node
@@ -210,7 +211,7 @@ class Protocol:
         try:
             sequence, message = codec.decode(frames, 1)
         except CodecError as error:
-            log.debug("message of %s discarded: %s", uuid.hex(), error)
+            self._discarded(uuid, error)
             return
         if type(message) is codec.Hello:
             size = len(frames[1])
@@ -231,6 +232,7 @@ class Protocol:
         """Time passed; call every ``timing.check`` seconds."""
         timing = self._timing
         self._left, self._left_before = set(), self._left
+        self._crowded = self._crowded and len(self._unanswered) > self._limits.unanswered // 2
         for peer in list(self._peers.values()):
             quiet = now - peer.heard
             if quiet >= timing.expired:
@@ -319,6 +321,9 @@ class Protocol:
         if rival:
             self._drop(rival, ExitReason.DISPLACED)
         if len(self._unanswered) >= self._limits.unanswered:
+            if not self._crowded:
+                log.warning("%d nodes do not answer; more make the oldest give way", len(self._unanswered))
+            self._crowded = True
             self._drop(self._peers[next(iter(self._unanswered))], ExitReason.EXPIRED)
         if len(self._peers) >= self._limits.peers:
             self._complain("%d peers are the limit; others are ignored", self._limits.peers)
@@ -335,6 +340,14 @@ class Protocol:
             self._complain("%d bytes of HELLOs are the limit; others are ignored", limit)
             return False
         return True
+
+    def _discarded(self, uuid: bytes, error: CodecError) -> None:
+        """Say it once for each sender, and no more when there are many of them."""
+        level = logging.DEBUG
+        if uuid not in self._confused and len(self._confused) < self._limits.unanswered:
+            self._confused.add(uuid)
+            level = logging.WARNING
+        log.log(level, "message of %s discarded: %s", uuid.hex().upper(), error)
 
     def _complain(self, text: str, limit: int) -> None:
         """Once, until there is room again."""
