@@ -76,7 +76,7 @@ def measure() -> list[Result]:
         registry.enter(peer)
     results = [
         Result(
-            f"read 100 headers of {len(texts[0])} bytes",
+            f"read the headers of all nodes ({NODES} × {len(texts[0]) / 1000:.0f} kB)",
             NODES * CLIENTS * PORTS,
             _best(lambda: [read_header(text) for text in texts]),
         )
@@ -84,7 +84,7 @@ def measure() -> list[Result]:
     for what, address in ADDRESSES.items():
         found = len(registry.resolve(address))
         results.append(
-            Result(f"resolve {what}: {address}", found, _best(lambda at=address: registry.resolve(at)))  # type: ignore[misc]
+            Result(f"{what}: `{address}`", found, _best(lambda at=address: registry.resolve(at)))  # type: ignore[misc]
         )
     port = PortConfig("in", "PULL", conns=("yamz://*/*?apa=4[12]&det=tpc",))
     registry.register(b"key", ClientConfig("c", ports=(port,)))
@@ -102,6 +102,6 @@ def measure() -> list[Result]:
         return gone + follow()
 
     follow()
-    what = "a node with 100 sockets goes and comes, links change"
+    what = "a node goes and comes back; the links of a port follow"
     results.append(Result(what, restart(), _best(restart)))
     return results

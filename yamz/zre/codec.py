@@ -214,7 +214,7 @@ def encode_hello(
             raw_key, raw = key.encode(), value.encode()
             parts.append(_pack_string_number4[len(raw_key)](raw_key, len(raw)))
             parts.append(raw)
-    except (IndexError, UnicodeEncodeError):
+    except (IndexError, UnicodeEncodeError):  # cannot happen again with texts that fit
         return encode_hello(
             _short(endpoint, "endpoint").decode(),
             _short(name, "name").decode(),
