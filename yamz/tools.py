@@ -33,6 +33,7 @@ SENDS_LINES = ("PUSH", "PUB", "REQ", "DEALER", "PAIR")
 SENDS_BACK = ("REP", "ROUTER")
 GETS_ANSWERS = ("REQ", "DEALER", "PAIR")
 FOREVER = float("inf")
+LONGEST_WAIT = 0.5  # seconds: Python sees a signal that comes right before a wait only after it
 STDIN = 0
 
 
@@ -49,7 +50,7 @@ class View:
     def changes(self, deadline: float) -> Iterator[tuple[str, Peer]]:
         """("enter" or "exit", peer) as they happen, until the deadline."""
         while (left := deadline - time.monotonic()) > 0:
-            event = self._node.recv(None if left == FOREVER else left)
+            event = self._node.recv(min(left, LONGEST_WAIT))
             if isinstance(event, Enter):
                 sockets = tree.read_header(event.headers.get(tree.HEADER, "{}"), event.name)
                 peer = Peer(event.name, event.uuid, event.endpoint, tuple(sockets))
@@ -211,7 +212,8 @@ def echo(
 ) -> bool:
     """One socket on the network, joined to standard input and output; False if it found no partner."""
     kind = kind.upper()
-    options: dict[int, int | bytes] = {zmq.LINGER: LAST_WORDS_MS}
+    speaks = kind in SENDS_LINES or kind in SENDS_BACK  # others have nothing to wait for at the end
+    options: dict[int, int | bytes] = {zmq.LINGER: LAST_WORDS_MS if speaks else 0}
     if kind == "SUB":
         options[zmq.SUBSCRIBE] = b""
     binds, connects = (addresses, ()) if way == "bind" else ((), addresses)
@@ -267,7 +269,7 @@ class _Echo:
             poller.register(self._socket, zmq.POLLIN | (zmq.POLLOUT if blocked else 0))
             if self._done():
                 break
-            ready = dict(poller.poll(None if left == FOREVER else math.ceil(left * 1000)))
+            ready = dict(poller.poll(math.ceil(min(left, LONGEST_WAIT) * 1000)))
             self._receive()  # before links are followed: what is here already is not lost with its sender
             self._follow_links()
             if STDIN in ready:
@@ -282,8 +284,9 @@ class _Echo:
         return sends and self._input_ended and not self._lines and not waits
 
     def _await_partner(self) -> bool:
-        left = self._deadline - time.monotonic()
-        linked = self._client.wait_linked(self._name, timeout=None if left == FOREVER else max(0.0, left))
+        linked = False
+        while not linked and (left := self._deadline - time.monotonic()) > 0:
+            linked = self._client.wait_linked(self._name, timeout=min(left, LONGEST_WAIT))
         for address in self._client.links(self._name):
             click.echo(f"connect {printable(address)}", err=True)
         if not linked:

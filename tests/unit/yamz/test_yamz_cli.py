@@ -49,7 +49,11 @@ def run(*arguments, text=""):
 def stop(process, how=signal.SIGINT):
     """End a command as a user does, and give what it printed."""
     process.send_signal(how)
-    output, errors = process.communicate(timeout=WAIT)
+    try:
+        output, errors = process.communicate(timeout=WAIT)
+    except subprocess.TimeoutExpired:
+        process.kill()  # otherwise leaving its context would wait for it
+        raise
     assert process.returncode == 0, errors
     return output
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import os
@@ -44,15 +45,31 @@ def typed(monkeypatch, *pieces):
     os.close(read)
 
 
+def look_until(monkeypatch, *wanted):
+    """Commands that look end when these (what, node) have happened, however long it takes."""
+    changes = tools.View.changes
+
+    def limited(self, deadline):
+        missing = set(wanted)
+        for what, peer in changes(self, deadline):
+            yield what, peer
+            missing.discard((what, peer.name))
+            if not missing:
+                return
+
+    monkeypatch.setattr(tools.View, "changes", limited)
+
+
 @pytest.mark.parametrize("form", ["text", "json", "ndjson"])
-def test_watch(network, capsys, form):
+def test_watch(network, capsys, monkeypatch, form):
+    look_until(monkeypatch, ("enter", "plain"), ("enter", "offers"), ("exit", "brief"))
     with Node("plain", discovery=network), Node("offers", discovery=network, headers={"YAMZ": HEADER}):
         with ThreadPoolExecutor(1) as pool:
             brief = Node("brief", discovery=network).start()
             stopping = pool.submit(
                 lambda: brief.recv(WAIT) and brief.recv(WAIT) and brief.recv(WAIT) and brief.stop()
             )
-            tools.watch(network, form, 1.0)
+            tools.watch(network, form, WAIT)
             stopping.result(WAIT)
     output = capsys.readouterr().out
     if form == "text":
@@ -68,8 +85,9 @@ def test_watch(network, capsys, form):
 
 def test_watch_on_a_terminal(network, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    look_until(monkeypatch, ("enter", "plain"), ("enter", "offers"))
     with Node("plain", discovery=network), Node("offers", discovery=network, headers={"YAMZ": HEADER}):
-        tools.watch(network, "text", 0.5)
+        tools.watch(network, "text", WAIT)
     output = capsys.readouterr().out
     assert "2 nodes" in output
     assert "tcp://127.0.0.1:9" in output
@@ -109,27 +127,68 @@ def test_echo_without_a_partner(network, capsys, monkeypatch):
     assert "no partner found" in capsys.readouterr().err
 
 
-def test_echo_tells_changes_and_ends_with_its_time(network, capsys):
+class Shown:
+    """What was printed, collected while it is being printed."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+        self.output = self.errors = ""
+
+    def until(self, text):
+        deadline = time.monotonic() + WAIT
+        while text not in self.output + self.errors:
+            assert time.monotonic() < deadline, f"{text} did not appear"
+            time.sleep(0.01)
+            more = self._capsys.readouterr()
+            self.output += more.out
+            self.errors += more.err
+
+
+def test_echo_tells_changes_until_it_is_interrupted(network, capsys):
+    shown = Shown(capsys)
+
+    def partner():
+        try:
+            with yamz.Server("app", discovery=network, context=zmq.Context()) as server:
+                with server.client("c") as client:
+                    out = client.port("out", zmq.XPUB, bind="tcp://*:*")
+                    client.ready()
+                    server.online()
+                    assert out.poll(WAIT * 1000)
+                    out.send(b"ticks\xff")
+                    shown.until("ticks")
+            shown.until("disconnect")
+        finally:
+            _thread.interrupt_main()  # a signal that no system call notices
+
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(echo, "connect", network, ("yamz://app/out",), "SUB", seconds=2.0)
-        with yamz.Server("app", discovery=network, context=zmq.Context()) as server:
-            with server.client("c") as client:
-                out = client.port("out", zmq.XPUB, bind="tcp://*:*")
-                client.ready()
-                server.online()
-                assert out.poll(WAIT * 1000)
-                out.send(b"ticks\xff")
-                output, errors = capsys.readouterr()
-                deadline = time.monotonic() + WAIT
-                while "ticks" not in output and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                    more = capsys.readouterr()
-                    output, errors = output + more.out, errors + more.err
-            server.offline()
-            running.result(WAIT)
-    assert output == "ticks\\xff\n"
-    errors += capsys.readouterr().err
-    assert [line.split()[0] for line in errors.splitlines()] == ["connect", "disconnect"]
+        running = pool.submit(partner)
+        assert tools.echo(
+            *("connect", ("yamz://app/out",), network),
+            form="text", kind="SUB", node="n", client="tool", name="echo", count=None, seconds=None,
+        )  # fmt: skip
+        running.result(WAIT)
+    assert shown.output == "ticks\\xff\n"
+    assert [line.split()[0] for line in shown.errors.splitlines()] == ["connect", "disconnect"]
+
+
+@pytest.mark.parametrize("command", ["watch", "connect"])
+def test_a_signal_that_comes_right_before_a_wait_is_not_lost(network, monkeypatch, command):
+    def interrupt():
+        with Node("witness", discovery=network) as witness:
+            try:
+                assert witness.recv(WAIT)
+            finally:
+                _thread.interrupt_main()
+
+    with typed(monkeypatch, b"for nobody\n"), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(interrupt)
+        with contextlib.suppress(KeyboardInterrupt):  # it may come before the command expects it
+            if command == "watch":
+                tools.watch(network, "json", None)
+            else:
+                echo("connect", network, ("yamz://nobody/x",), "PUSH", seconds=None)
+        running.result(WAIT)
 
 
 def test_echo_waits_while_a_socket_takes_no_more(network, monkeypatch):
