@@ -60,7 +60,7 @@ static void beginning(const ytp_bus_t *bus, ytp_checkpoint_t *out)
     out->time_min = INT64_MAX;
 }
 
-static bool read_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out)
+bool ytpi_index_read(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out)
 {
     uint64_t r[CHECKPOINT_WORDS];
 
@@ -82,10 +82,9 @@ static bool read_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *o
     return out->seqno == number * bus->y->aux.stretch;
 }
 
-/* Read, and the node that it names stands in the list. */
-static bool use_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out)
+bool ytpi_index_use(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out)
 {
-    if (!read_checkpoint(bus, number, out))
+    if (!ytpi_index_read(bus, number, out))
         return false;
     if (number == 0)
         return true;
@@ -104,7 +103,7 @@ static uint64_t count(ytp_bus_t *bus)
 static void use_near(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out)
 {
     for (unsigned i = 0; i < STEPS_BACK && number > 0; i++, number--)
-        if (use_checkpoint(bus, number, out))
+        if (ytpi_index_use(bus, number, out))
             return;
     beginning(bus, out);
 }
@@ -125,7 +124,7 @@ static void find_last(ytp_bus_t *bus, before_t *before, uint64_t key, ytp_checkp
 
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        if (read_checkpoint(bus, middle, out) && before(out, key))
+        if (ytpi_index_read(bus, middle, out) && before(out, key))
             low = middle;
         else
             high = middle - 1;
@@ -166,7 +165,7 @@ uint64_t ytp_bus_index_count(ytp_bus_t *bus)
 int ytp_bus_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out, ytp_error_t *err)
 {
     YTPI_TRY(ytpi_usable(bus->y, err));
-    if (!use_checkpoint(bus, number, out))
+    if (!ytpi_index_use(bus, number, out))
         return ytpi_fail(err, YTP_ERR_NOTFOUND, bus->y->path, "checkpoint %" PRIu64 " is missing or damaged", number);
     return YTP_OK;
 }

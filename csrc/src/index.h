@@ -26,6 +26,10 @@ bool ytpi_index_init_walk(ytpi_index_t *index);
 void ytpi_index_destroy_walk(ytpi_index_t *index);
 void ytpi_index_destroy_chains(ytpi_index_t *index);
 
+/* A checkpoint as the index has it, and one whose message was found in the list, too: that reads the message. */
+bool ytpi_index_read(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out);
+bool ytpi_index_use(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out);
+
 /* The last usable checkpoint whose seqno is at most `seqno`; the beginning of the list if there is none. */
 void ytpi_index_before_seqno(ytp_bus_t *bus, uint64_t seqno, ytp_checkpoint_t *out);
 /* The last usable checkpoint before which the running maximum of times stays below `time`. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cursor.h"
+#include "index.h"
 #include "ytp/index.h"
 #include "ytp/scan.h"
 
@@ -41,8 +42,17 @@ static void add(ytp_stretch_t *stretch, const ytp_message_t *m, unsigned kinds)
     stretch->peers |= bit_of(m->peer);
 }
 
+typedef bool read_checkpoint_t(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out);
+
+/* Checkpoints are believed first and their messages looked for only where a stretch is cut: looking for each would
+ * read a little of everything, and a disk turns that into everything. If one is wrong, the walk begins again and
+ * looks for all of them. */
+#define WRONG_CHECKPOINT (-1000)
+
 typedef struct walk {
     ytp_cursor_t *c;
+    read_checkpoint_t *read;
+    bool believed; /* the cursor stands where a checkpoint says and nobody has looked */
     const ytp_stretch_options_t *o;
     ytp_stretch_t *stretches;
     size_t room;
@@ -52,10 +62,27 @@ typedef struct walk {
     uint64_t bytes;
 } walk_t;
 
+/* Looks for the message that the cursor is said to stand on. */
+static bool stands(walk_t *w)
+{
+    ytp_checkpoint_t here;
+
+    if (w->believed && (!ytpi_index_use(w->c->bus, w->c->seqno / ytp_bus_index_stretch(w->c->bus), &here) ||
+                        here.offset != w->c->position))
+        return false;
+    w->believed = false;
+    return true;
+}
+
+static bool fits(const walk_t *w, uint64_t count, uint64_t bytes)
+{
+    return w->now && w->now->count + count <= w->o->max_count && w->now->bytes + bytes <= w->o->max_bytes;
+}
+
 /* The stretch that takes `count` more nodes of `bytes` bytes; NULL when a new one is needed and there is no room. */
 static ytp_stretch_t *stretch_for(walk_t *w, uint64_t count, uint64_t bytes, uint64_t before, uint64_t seqno)
 {
-    if (!w->now || w->now->count + count > w->o->max_count || w->now->bytes + bytes > w->o->max_bytes) {
+    if (!fits(w, count, bytes)) {
         if (*w->filled == w->room)
             return NULL;
         w->now = &w->stretches[(*w->filled)++];
@@ -74,8 +101,8 @@ static bool next_checkpoint(const walk_t *w, ytp_checkpoint_t *from, ytp_checkpo
     if (every == 0 || every > o->max_count || c->seqno % every != 0 || (o->last && !o->last_seqno) ||
         c->seqno / every >= ytp_bus_index_count(c->bus) || (o->limit_rows && w->rows + every > o->limit_rows))
         return false;
-    if (ytp_bus_checkpoint(c->bus, c->seqno / every, from, NULL) != YTP_OK || from->offset != c->position ||
-        ytp_bus_checkpoint(c->bus, c->seqno / every + 1, to, NULL) != YTP_OK)
+    if (!w->read(c->bus, c->seqno / every, from) || from->offset != c->position ||
+        !w->read(c->bus, c->seqno / every + 1, to))
         return false;
     return (!o->last || to->seqno <= o->last_seqno) && to->bytes <= o->max_bytes &&
            (!o->limit_bytes || w->bytes + to->bytes <= o->limit_bytes) && to->controls - from->controls <= every;
@@ -102,6 +129,7 @@ static bool leap(walk_t *w, const ytp_checkpoint_t *from, const ytp_checkpoint_t
     s->peers |= to->peers;
     w->rows += rows;
     w->bytes += to->bytes;
+    w->believed = w->read != ytpi_index_use;
     return true;
 }
 
@@ -115,8 +143,11 @@ static int walk(walk_t *w, ytp_error_t *err)
     for (;;) {
         uint64_t before = c->position, seqno = c->seqno;
         if (o->limit_rows && w->rows >= o->limit_rows)
-            return YTP_OK;
-        if (next_checkpoint(w, &from, &to)) {
+            return stands(w) ? YTP_OK : WRONG_CHECKPOINT;
+        bool leaps = next_checkpoint(w, &from, &to);
+        if ((!leaps || !fits(w, to.seqno - from.seqno, to.bytes)) && !stands(w))
+            return WRONG_CHECKPOINT;
+        if (leaps) {
             if (!leap(w, &from, &to))
                 return YTP_OK;
             continue;
@@ -134,6 +165,18 @@ static int walk(walk_t *w, ytp_error_t *err)
     }
 }
 
+static int walk_from(walk_t *w, uint64_t start, uint64_t seqno, ytp_error_t *err)
+{
+    *w->filled = 0;
+    w->now = NULL;
+    w->believed = false;
+    w->rows = w->bytes = 0;
+    YTPI_TRY(ytp_cursor_seek(w->c, start, err));
+    w->c->seqno = seqno;
+    w->c->seqno_known = true;
+    return w->o->last && w->o->last == start ? YTP_END : walk(w, err);
+}
+
 int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_stretch_options_t *options,
                       ytp_stretch_t *stretches, size_t room, size_t *filled, ytp_error_t *err)
 {
@@ -148,13 +191,12 @@ int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_
         return ytpi_fail(err, YTP_ERR_INVALID, bus->y->path, "no room for a stretch");
     YTPI_TRY(ytp_cursor_new(bus, &c, err));
     ytp_cursor_match_kinds(c, ~0u);
-    int rc = ytp_cursor_seek(c, start, err);
-    if (rc == YTP_OK) {
-        c->seqno = seqno;
-        c->seqno_known = true;
-        ytp_cursor_stop_after(c, o.last);
-        walk_t w = {c, &o, stretches, room, filled, NULL, 0, 0};
-        rc = o.last && o.last == start ? YTP_END : walk(&w, err);
+    ytp_cursor_stop_after(c, o.last);
+    walk_t w = {.c = c, .read = ytpi_index_read, .o = &o, .stretches = stretches, .room = room, .filled = filled};
+    int rc = walk_from(&w, start, seqno, err);
+    if (rc == WRONG_CHECKPOINT) {
+        w.read = ytpi_index_use;
+        rc = walk_from(&w, start, seqno, err);
     }
     ytp_cursor_free(c);
     return rc;
