@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -43,6 +44,23 @@ def typed(monkeypatch, *pieces):
     os.close(write)
     yield
     os.close(read)
+
+
+class Shown:
+    """What was printed, collected while it is being printed."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+        self.output = self.errors = ""
+
+    def until(self, text):
+        deadline = time.monotonic() + WAIT
+        while text not in self.output + self.errors:
+            assert time.monotonic() < deadline, f"{text} did not appear"
+            time.sleep(0.01)
+            more = self._capsys.readouterr()
+            self.output += more.out
+            self.errors += more.err
 
 
 def look_until(monkeypatch, *wanted):
@@ -107,41 +125,29 @@ def test_resolve(network, capsys, form):
 @pytest.mark.parametrize(("server", "client"), [("REP", "REQ"), ("ROUTER", "DEALER"), ("PULL", "PUSH")])
 @pytest.mark.parametrize("form", ["text", "json", "ndjson"])
 def test_echo(network, capsys, monkeypatch, server, client, form):
-    """One command in another thread, the other here; three lines go there, and back where that is the type's way."""
-    with typed(monkeypatch, b"one\ntw", b"o\nthree\nlast"), ThreadPoolExecutor(1) as pool:
-        # After the last line the other side leaves, and its answer may come too late.
+    """One command in another thread, the other here; lines go there, and back where that is the type's way."""
+    shown = Shown(capsys)
+    with typed(monkeypatch, b"one\ntw", b"o\nthree"), ThreadPoolExecutor(1) as pool:
         other = pool.submit(echo, "bind", network, ("tcp://127.0.0.1:*",), server, form=form, count=4)
         echo("connect", network, ("yamz://bind/echo",), client, form=form)
-        other.result(WAIT)
-    captured = capsys.readouterr()
-    assert "bound tcp://127.0.0.1:" in captured.err
-    assert "connect tcp://127.0.0.1:" in captured.err
+        shown.until("bound ")
+        (address,) = re.findall("bound (.+)", shown.errors)
+        # The fourth message ends the other side, when all answers to the others have arrived.
+        with zmq.Context() as context, context.socket(getattr(zmq, client)) as last:
+            last.connect(address)
+            last.send(b"last")
+            other.result(WAIT)
+    shown.until("last")
+    assert f"connect {address}" in shown.errors
     times = 1 if client == "PUSH" else 2
     for word in ("one", "two", "three"):
-        assert captured.out.count(word) == times
+        assert shown.output.count(word) == times
 
 
 def test_echo_without_a_partner(network, capsys, monkeypatch):
     with typed(monkeypatch, b"one\n"):
         echo("connect", network, ("yamz://nobody/echo",), "PUSH", seconds=0.1)
     assert "no partner found" in capsys.readouterr().err
-
-
-class Shown:
-    """What was printed, collected while it is being printed."""
-
-    def __init__(self, capsys):
-        self._capsys = capsys
-        self.output = self.errors = ""
-
-    def until(self, text):
-        deadline = time.monotonic() + WAIT
-        while text not in self.output + self.errors:
-            assert time.monotonic() < deadline, f"{text} did not appear"
-            time.sleep(0.01)
-            more = self._capsys.readouterr()
-            self.output += more.out
-            self.errors += more.err
 
 
 def test_echo_tells_changes_until_it_is_interrupted(network, capsys):
