@@ -610,8 +610,35 @@ TEST(stretches_leap_over_what_the_index_knows)
     }
 }
 
+TEST(stretches_do_without_an_index_that_lies)
+{
+    ytp_bus_t *bus = sample(scratch("lies"), YTP_FORMAT_YTP, 5000);
+    ytp_stretch_options_t o = {.max_count = 2048};
+    ytp_stretch_t truth[10], found[10];
+    size_t true_count = 0, count = 0;
+
+    CODE(ytp_bus_stretches(bus, 0, 0, &o, truth, 10, &true_count, &fault), YTP_END);
+    for (uint64_t number = 1; number <= 4; number++) {
+        uint64_t record[9] = {number * 64, number * ytp_bus_index_stretch(bus)}; /* no message is there */
+        CHECK(ytpi_chain_put(&bus->index.checkpoints, number - 1, record));
+    }
+    CHECK_EQ(ytp_bus_index_count(bus), 4);
+    CODE(ytp_bus_stretches(bus, 0, 0, &o, found, 10, &count, &fault), YTP_END);
+    CHECK_EQ(count, true_count);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_EQ(found[i].range.end, truth[i].range.end);
+        CHECK_EQ(found[i].rows, truth[i].rows);
+        CHECK_EQ(found[i].time_max, truth[i].time_max);
+    }
+    o.limit_rows = 2 * ytp_bus_index_stretch(bus); /* ends right at a checkpoint */
+    OK(ytp_bus_stretches(bus, 0, 0, &o, found, 10, &count, &fault));
+    CHECK_EQ(found[0].rows + (count > 1 ? found[1].rows : 0), o.limit_rows);
+    ytp_bus_free(bus);
+}
+
 TESTS(T(all_columns_in_every_form), T(only_the_columns_asked_for), T(filters), T(control_messages_too),
       T(names_are_made_printable), T(names_given_beforehand_are_all_there_is), T(many_names),
       T(batches_keep_their_limits), T(views_far_apart_have_windows_of_their_own),
       T(ranges_are_read_one_after_the_other), T(damage_comes_after_what_is_good), T(batches_outlive_the_bus),
-      T(a_closed_handle_says_so), T(stretches_say_what_is_in_them), T(stretches_leap_over_what_the_index_knows))
+      T(a_closed_handle_says_so), T(stretches_say_what_is_in_them), T(stretches_leap_over_what_the_index_knows),
+      T(stretches_do_without_an_index_that_lies))
