@@ -19,7 +19,7 @@ from typing import Any
 from bench.spark import load
 from bench.spark.run import QUERIES
 
-SOURCES = ("ytp", "yamal8", "parquet")
+SOURCES = ("ytp", "yamal8", "ytp python", "yamal8 python", "parquet")
 
 
 def child(module: str, *arguments: object) -> Any:
@@ -38,14 +38,14 @@ def table(results: list[dict[str, Any]], cores: int) -> str:
     lines = [
         f"local[{cores}]: CPU seconds of JVM + Python, (wall seconds), ratio to Parquet's CPU",
         "",
-        "| query | " + " | ".join(SOURCES) + " | ytp / parquet | yamal8 / parquet |",
-        "|---" * (len(SOURCES) + 3) + "|",
+        "| query | " + " | ".join(SOURCES) + " | " + " | ".join(f"{s} / parquet" for s in SOURCES[:-1]) + " |",
+        "|---" * (2 * len(SOURCES)) + "|",
     ]
     for query in QUERIES:
         cpu = {s: median(results, cores, query, s, "jvm", "python") for s in SOURCES}
         wall = {s: median(results, cores, query, s, "wall") for s in SOURCES}
         cells = [f"{cpu[s]:.2f} ({wall[s]:.2f})" for s in SOURCES]
-        ratios = [f"{cpu[s] / max(cpu['parquet'], 0.01):.2f}" for s in ("ytp", "yamal8")]
+        ratios = [f"{cpu[s] / max(cpu['parquet'], 0.01):.2f}" for s in SOURCES[:-1]]
         lines.append(f"| {query} | " + " | ".join(cells + ratios) + " |")
     return "\n".join(lines)
 

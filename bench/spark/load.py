@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,8 +61,8 @@ def descendants(root: int) -> list[int]:
 
 
 def measure() -> Cost:
-    """CPU seconds so far of the JVM and of the Python workers below this process."""
-    jvm = python = 0.0
+    """CPU seconds so far of the JVM and of Python: this process, which may plan, and the workers below it."""
+    jvm, python = 0.0, time.process_time()
     largest = 0
     for pid in descendants(os.getpid()):
         try:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +22,30 @@ def noop(frame: Any) -> None:
 
 
 def queries(spark: Any, folder: Path, rows: int) -> dict[str, dict[str, Callable[[], Any]]]:
-    """By query and source. Filters and columns are named as a user of each source would."""
+    """By query and source. Filters and columns are named as a user of each source would: by option for the engine in
+    Python, which is not told of ``select`` and ``where``, else by these."""
     low, high = START + rows * 400, START + rows * 500  # a tenth of the time
     found: dict[str, dict[str, Callable[[], Any]]] = {name: {} for name in QUERIES}
+
+    def add(source: str, frame: Callable[[], Any]) -> None:
+        found["count"][source] = lambda: frame().selectExpr("count(seqno)").collect()
+        found["sum(seqno)"][source] = lambda: frame().selectExpr("sum(seqno)").collect()
+        found["all columns"][source] = lambda: noop(frame())
+        found["one channel"][source] = lambda: noop(frame().where(f"channel = '{CHANNEL}'"))
+        found["time range"][source] = lambda: noop(frame().where(f"time >= {low} and time < {high}"))
+
+    def add_python(source: str, read: Callable[..., Any]) -> None:
+        found["count"][source] = lambda: read(columns=["seqno"]).count()
+        found["sum(seqno)"][source] = lambda: read(columns=["seqno"]).selectExpr("sum(seqno)").collect()
+        found["all columns"][source] = lambda: noop(read())
+        found["one channel"][source] = lambda: noop(read(channels=CHANNEL))
+        found["time range"][source] = lambda: noop(read(start_time=low, end_time=high))
+
     for form in ("ytp", "yamal8"):
-        path = str(folder / f"{form}.ytp")
-
-        def read(path: str = path, **options: Any) -> Any:
-            return ytp.spark.read(spark, path, **options)
-
-        found["count"][form] = lambda read=read: read(columns=["seqno"]).count()
-        found["sum(seqno)"][form] = lambda read=read: (
-            read(columns=["seqno"]).selectExpr("sum(seqno)").collect()
-        )
-        found["all columns"][form] = lambda read=read: noop(read())
-        found["one channel"][form] = lambda read=read: noop(read(channels=CHANNEL))
-        found["time range"][form] = lambda read=read: noop(read(start_time=low, end_time=high))
-
-    def parquet() -> Any:
-        return spark.read.parquet(str(folder / "parquet"))
-
-    found["count"]["parquet"] = lambda: parquet().selectExpr("count(seqno)").collect()
-    found["sum(seqno)"]["parquet"] = lambda: parquet().selectExpr("sum(seqno)").collect()
-    found["all columns"]["parquet"] = lambda: noop(parquet())
-    found["one channel"]["parquet"] = lambda: noop(parquet().where(f"channel = '{CHANNEL}'"))
-    found["time range"]["parquet"] = lambda: noop(parquet().where(f"time >= {low} and time < {high}"))
+        path = folder / f"{form}.ytp"
+        add(form, partial(ytp.spark.read, spark, path, engine="jvm"))
+        add_python(f"{form} python", partial(ytp.spark.read, spark, path, engine="python"))
+    add("parquet", lambda: spark.read.parquet(str(folder / "parquet")))
     return found
 
 

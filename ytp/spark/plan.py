@@ -14,7 +14,7 @@ from ytp.spark.index import DAMAGE, SMALLEST_NODE, FileIndex, Identity, Stretch,
 from ytp.spark.options import Options
 from ytp.spark.paths import File
 
-__all__ = ["Piece", "Share", "plan", "share_out"]
+__all__ = ["Piece", "Share", "Survey", "kept_stretches", "pieces_of", "plan", "share_out", "survey"]
 
 NODE_COST = 64  # bytes of payload that cost as much as the node around them
 SMALLEST_SHARE = 4 << 20
@@ -39,6 +39,16 @@ class Share:
     pieces: tuple[Piece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one file has: the stretches that can hold wanted rows, and the damage that ended the look at it."""
+
+    file: File
+    index: FileIndex | None
+    stretches: tuple[Stretch, ...] = ()
+    error: str | None = None
+
+
 def plan(
     files: Sequence[File],
     options: Options,
@@ -52,13 +62,23 @@ def plan(
     ``longs`` names the folder columns that are numbers. With ``report_damage`` a damaged file adds a piece that says
     so (mode PERMISSIVE with a column for it).
     """
+    surveys = survey(files, options, conditions, longs=longs)
+    wanted = [pair for one in surveys if one.index for pair in pieces_of(one.file, one.index, one.stretches)]
+    damaged = [Piece(one.file, None, error=one.error) for one in surveys if one.error and report_damage]
+    return share_out(wanted, options) + [Share((piece,)) for piece in damaged]
+
+
+def survey(
+    files: Sequence[File], options: Options, conditions: Conditions, *, longs: frozenset[str]
+) -> list[Survey]:
+    """Walks the files that the conditions leave; both engines plan from this."""
     if conditions.impossible:
         return []
     chosen = [file for file in files if conditions.keeps_file(file, longs)]
     max_count, max_bytes = grain(chosen, options)
-    wanted: list[tuple[Piece, Stretch]] = []
-    damaged: list[Piece] = []
+    found: list[Survey] = []
     for file in chosen:
+        index: FileIndex | None = None
         try:
             index = FileIndex.begin(file.path)
             index.walk(max_count=max_count, max_bytes=max_bytes, kinds=kinds_of(options))
@@ -71,11 +91,9 @@ def plan(
             index, error = None, damage
         if error is not None and not options.tolerant:
             raise error
-        if index is not None:
-            wanted += pieces_of(file, index, index.stretches, conditions)
-        if error is not None and report_damage:
-            damaged.append(Piece(file, None, error=str(error)))
-    return share_out(wanted, options) + [Share((piece,)) for piece in damaged]
+        kept = kept_stretches(index, index.stretches, conditions, kinds_of(options)) if index else []
+        found.append(Survey(file, index, tuple(kept), str(error) if error is not None else None))
+    return found
 
 
 def kinds_of(options: Options) -> int:
@@ -100,15 +118,23 @@ def grain(files: Iterable[File], options: Options) -> tuple[int, int]:
     )
 
 
-def pieces_of(
-    file: File, index: FileIndex, stretches: Sequence[Stretch], conditions: Conditions
-) -> list[tuple[Piece, Stretch]]:
+def kept_stretches(
+    index: FileIndex, stretches: Sequence[Stretch], conditions: Conditions, kinds: int
+) -> list[Stretch]:
     """The stretches that can hold a row that is wanted."""
+    if kinds != core.KIND_DATA:
+        # A stretch knows the times and names of its messages only, not those of announcements.
+        conditions = Conditions(seqno_min=conditions.seqno_min, seqno_max=conditions.seqno_max)
     masks = matching(index.peers, conditions.peers), matching(index.channels, conditions.channels)
+    return [stretch for stretch in stretches if conditions.keeps_stretch(stretch, masks)]
+
+
+def pieces_of(file: File, index: FileIndex, stretches: Iterable[Stretch]) -> list[tuple[Piece, Stretch]]:
+    """Each stretch with the piece that it becomes a part of."""
     names = (tuple(index.peers), tuple(index.channels))
     small = sum(len(name) for table in names for name in table) <= MOST_NAMES
     piece = Piece(file, index.identity, names=names if small else None)
-    return [(piece, stretch) for stretch in stretches if conditions.keeps_stretch(stretch, masks)]
+    return [(piece, stretch) for stretch in stretches]
 
 
 def share_out(wanted: Sequence[tuple[Piece, Stretch]], options: Options) -> list[Share]:

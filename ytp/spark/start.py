@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ytp.errors import MissingExtraError
 from ytp.spark.java import find_java
+from ytp.spark.jvm import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,10 @@ def session(
     if master is not None or "SPARK_MASTER" not in os.environ:
         builder = builder.master(master or "local[*]")
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
-    for key, value in (config or {}).items():
+    settings = dict(config or {})
+    if jar() is not None:
+        settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), str(jar())]))
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)

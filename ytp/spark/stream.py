@@ -17,7 +17,7 @@ from ytp.spark.index import DAMAGE, FileIndex, Stretch, begins_with, open_file
 from ytp.spark.offsets import FileOffset, Offsets
 from ytp.spark.options import Options
 from ytp.spark.paths import File, find_files, partition_columns
-from ytp.spark.plan import Piece, Share, kinds_of, pieces_of, share_out
+from ytp.spark.plan import Piece, Share, kept_stretches, kinds_of, pieces_of, share_out
 from ytp.spark.reader import Recipe, read_share
 
 try:  # Spark 4.2 and newer
@@ -299,7 +299,8 @@ class StreamReader(*BASES):  # type: ignore[misc]
                     raise
                 logger.warning("%s; what the batch had of the file is left out", loss)
                 continue
-            wanted += pieces_of(tracker.file, tracker.index, stretches, self.conditions)
+            kept = kept_stretches(tracker.index, stretches, self.conditions, self.kinds)
+            wanted += pieces_of(tracker.file, tracker.index, kept)
         return [SharePartition(share) for share in share_out(wanted, self.options) or [Share(())]]
 
     def _announced(
