@@ -53,12 +53,12 @@ def read(
     if columns is not None:
         given["columns"] = json.dumps(list(columns))
     if engine != "python":
-        reason = jvm.obstacle(spark, paths)
-        if reason is None:
-            text = jvm.plan_text(Options.parse(given | {"paths": json.dumps(paths)}))
+        try:
+            text = jvm.plan_text(spark, Options.parse(given | {"paths": json.dumps(paths)}))
             return spark.read.format(jvm.FORMAT).option("plan", text).load()
-        if engine == "jvm":
-            raise ConfigError(reason)
+        except jvm.UnsuitedError:
+            if engine == "jvm":
+                raise
     register(spark)
     return spark.read.format("yamal").options(**given).load(paths[0] if len(paths) == 1 else paths)
 

@@ -37,7 +37,10 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingExtraError("Spark is not installed: pip install 'ytp[spark]'") from error
+    settings = dict(config or {})
     if SparkSession.getActiveSession() is None:
+        if jar() is not None:
+            settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), str(jar())]))
         os.environ["JAVA_HOME"] = os.fspath(java) if java is not None else str(find_java())
         # Workers run the first python3 on PATH unless told otherwise; in a virtual environment that is another one.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -48,9 +51,6 @@ def session(
     if master is not None or "SPARK_MASTER" not in os.environ:
         builder = builder.master(master or "local[*]")
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
-    settings = dict(config or {})
-    if jar() is not None:
-        settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), str(jar())]))
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

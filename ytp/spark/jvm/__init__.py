@@ -14,22 +14,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ytp.errors import CorruptError
-from ytp.spark.columns import CORRUPT, Field, check_fields, default_fields
+from ytp.errors import ConfigError, CorruptError
+from ytp.spark.columns import CORRUPT, check_fields, default_fields
 from ytp.spark.filters import Conditions, from_options
 from ytp.spark.index import FileIndex, fits, open_file
 from ytp.spark.options import Options
-from ytp.spark.paths import PartitionColumn, find_files, partition_columns
+from ytp.spark.paths import File, find_files, partition_columns
 from ytp.spark.plan import Survey, survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FORMAT", "jar", "obstacle", "plan_text"]
+__all__ = ["FORMAT", "UnsuitedError", "jar", "plan_text"]
 
 FORMAT = "yamal_jvm"
 VERSION = 1
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+LONG_MAX = 2**63 - 1
+MOST_NAMES = 64 << 20
 
 #: YAMAL001: the head of the list of announcements, the end of all heads, and where the payload of a node begins and
 #: the names of an announcement.
@@ -45,81 +46,100 @@ def jar() -> Path | None:
     return path if path.exists() else None
 
 
-def obstacle(spark: SparkSession, paths: Sequence[str]) -> str | None:
-    """Why a session can not read with this engine, in words that say what to do; None when it can."""
+class UnsuitedError(ConfigError):
+    """This engine can not do a read that the one in Python can."""
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises UnsuitedError, in words that say what to do, for a session without the jar."""
     java: Any = getattr(spark, "_jvm", None)
     if java is None:
-        return "a Spark Connect session has no Java of its own to plan for: use engine='python'"
+        raise UnsuitedError("a Spark Connect session has no Java of its own: use engine='python'")
     try:
         java.java.lang.Thread.currentThread().getContextClassLoader().loadClass("ytp.spark.YamalSource")
-    except Exception:  # ClassNotFoundException, as Py4J wraps it
+    except Exception as error:  # ClassNotFoundException, as Py4J wraps it
         if jar() is None:
-            return "this package was built without yamal.jar: build it with javac 17 or newer, see the manual"
-        return f"yamal.jar is not on the class path: start the session with --jars {jar()}"
-    # In a locale without UTF-8 Java can open files with ASCII names only.
-    spelt = str(java.java.lang.System.getProperty("sun.jnu.encoding")).upper() == "UTF-8"
-    for path in paths:
-        if not (path.isascii() or (spelt and path.isprintable())):
-            return f"{path!r}: this Java runs in a locale that can not name the file: set LC_ALL=C.UTF-8"
-    return None
+            raise UnsuitedError("this ytp has no yamal.jar: it was built without javac") from error
+        raise UnsuitedError(
+            f"yamal.jar is not on the class path: start the session with --jars {jar()}"
+        ) from error
 
 
-def plan_text(options: Options) -> str:
+def check_paths(spark: SparkSession, files: Sequence[File]) -> None:
+    """In a locale without UTF-8 Java opens files with ASCII names only; it never opens names that are not text."""
+    java: Any = spark._jvm
+    encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
+    for file in files:
+        try:
+            file.path.encode(encoding if encoding.upper() == "UTF-8" else "ascii")
+        except UnicodeEncodeError as error:
+            raise UnsuitedError(
+                f"{file.path!r}: this Java runs in a locale ({encoding}) that can not name the file"
+            ) from error
+
+
+def plan_text(spark: SparkSession, options: Options) -> str:
     """Plans a read and writes it down for Java: JSON, compressed, in base64."""
+    check_session(spark)
     files = find_files(options)
+    check_paths(spark, files)
     folders = partition_columns(files)
     fields = default_fields(options, folders)
     check_fields(fields, folders)
     conditions = from_options(options)
     longs = frozenset(column.name for column in folders if column.is_long)
     surveys = survey(files, options, conditions, longs=longs)
+    if sum(len(name) for one in surveys if one.index for name in (*one.index.peers, *one.index.channels)) > MOST_NAMES:
+        raise UnsuitedError("the names of the channels are too many to send to every executor: use engine='python'")
     plan = {
-        "version": VERSION,
-        "fields": [[field.name, field.form, field.nullable] for field in fields],
-        "rules": rules(options, fields),
-        "limits": [
-            conditions.time_min,
-            conditions.time_max,
-            min(conditions.seqno_min, LONG_MAX),
-            min(conditions.seqno_max, LONG_MAX),
+        "fields": [(field.name, field.form, field.nullable) for field in fields],
+        "rules": {
+            "allKinds": options.include == "all",
+            "tolerant": options.tolerant,
+            "ignoreMissing": options.ignore_missing_files,
+            "tellsDamage": options.mode == "PERMISSIVE" and any(field.name == CORRUPT for field in fields),
+        },
+        "limits": {
+            "timeMin": conditions.time_min,
+            "timeMax": conditions.time_max,
+            "seqnoMin": min(conditions.seqno_min, LONG_MAX),
+            "seqnoMax": min(conditions.seqno_max, LONG_MAX),
+        },
+        "sharing": {
+            "partitions": options.num_partitions or 0,
+            "maxBytes": options.max_partition_bytes,
+            "cores": os.cpu_count() or 1,
+        },
+        "files": [
+            {
+                "source": source(one, conditions, longs, options.name_type == "binary"),
+                "stretches": [
+                    (*place, nodes, rows, size, low, high, signed(channels), signed(peers))
+                    for place, nodes, rows, _, size, low, high, channels, peers in one.stretches
+                ],
+                "error": one.error,
+            }
+            for one in surveys
         ],
-        "sharing": [options.num_partitions or 0, options.max_partition_bytes, os.cpu_count() or 1],
-        "files": [described(one, conditions, options, folders) for one in surveys],
     }
-    return base64.b64encode(zlib.compress(json.dumps(plan).encode(), 1)).decode()
+    text = json.dumps({"version": VERSION, "plan": plan})
+    return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
 
-def rules(options: Options, fields: Sequence[Field]) -> dict[str, bool]:
-    return {
-        "all_kinds": options.include == "all",
-        "tolerant": options.tolerant,
-        "ignore_missing": options.ignore_missing_files,
-        "tells_damage": options.mode == "PERMISSIVE" and any(field.name == CORRUPT for field in fields),
-    }
-
-
-def described(
-    one: Survey, conditions: Conditions, options: Options, folders: Sequence[PartitionColumn]
-) -> dict[str, Any]:
-    longs = {column.name for column in folders if column.is_long}
+def source(one: Survey, conditions: Conditions, longs: frozenset[str], binary: bool) -> dict[str, Any]:
+    """What tasks must know of a file."""
     index = one.index
-    binary = options.name_type == "binary"
     return {
         "path": one.file.path,
-        "values": {
-            key: int(value) if value is not None and key in longs else value for key, value in one.file.values
-        },
         "inode": index.identity.inode if index else 0,
         "digest": index.identity.digest if index else "",
         "yamal8": index is not None and index.format == "yamal8",
+        "values": {
+            key: int(value) if value is not None and key in longs else value for key, value in one.file.values
+        },
         "peers": names_of(index.peers if index else {}, conditions.peers, binary),
         "channels": names_of(index.channels if index else {}, conditions.channels, binary),
-        "streams": streams_of(index) if index and index.format == "yamal8" and one.stretches else [],
-        "stretches": [
-            [*place, nodes, rows, size, low, high, signed(channels), signed(peers)]
-            for place, nodes, rows, _, size, low, high, channels, peers in one.stretches
-        ],
-        "error": one.error,
+        "streams": streams_of(index) if index and index.format == "yamal8" and one.stretches else {},
     }
 
 
@@ -128,18 +148,16 @@ def names_of(
 ) -> dict[str, Any]:
     """Names in the order of their numbers, as the columns show them, and which of them the options ask for."""
     texts = [name if binary else name.decode("utf-8", "replace").encode() for name in table]
-    passes = [
-        all(any(fits(match, text) for match in any_of) for any_of in conditions) for text in texts
-    ]
+    passes = [all(any(fits(match, text) for match in any_of) for any_of in conditions) for text in texts]
     return {
         "texts": [base64.b64encode(text).decode() for text in texts],
         "passes": passes if conditions else None,
     }
 
 
-def streams_of(index: FileIndex) -> list[tuple[int, int, int]]:
-    """(id, peer, channel) of each announcement: also of one that repeats another, whose id a message may carry."""
-    found: list[tuple[int, int, int]] = []
+def streams_of(index: FileIndex) -> dict[int, tuple[int, int]]:
+    """(peer, channel) by the id of each announcement, repeated ones included: a message may carry any of them."""
+    found: dict[int, tuple[int, int]] = {}
     with open_file(index.path) as bus:
         handle = bus._handle
         handle.names()  # maps and checks the list up to its end
@@ -159,7 +177,7 @@ def streams_of(index: FileIndex) -> list[tuple[int, int, int]]:
             peer, channel = index.peers.get(names[: lengths[0]]), index.channels.get(names[lengths[0] :])
             if peer is None or channel is None:
                 return found  # the same
-            found.append((at, peer, channel))
+            found[at] = peer, channel
             at = following
 
 

@@ -211,10 +211,8 @@ final class Filters {
         if (plan.rules().allKinds()) {
             return true;
         }
-        if (!limits.keepAllTimes() && (stretch.timeMax() < limits.timeMin() || stretch.timeMin() > limits.timeMax())) {
-            return false;
-        }
-        return (stretch.peers() & peers) != 0 && (stretch.channels() & channels) != 0;
+        return stretch.timeMax() >= limits.timeMin() && stretch.timeMin() <= limits.timeMax()
+                && (stretch.peers() & peers) != 0 && (stretch.channels() & channels) != 0;
     }
 
     private static boolean startsWith(byte[] text, byte[] prefix) {

@@ -70,6 +70,10 @@ final class YamalFile implements Closeable {
         header = yamal8 ? 32 : 24;
         first = yamal8 ? 536 : 32;
         head = yamal8 ? 16 : 0;
+        // Before it is opened: another kind of file under this name could block.
+        if (((Number) Files.getAttribute(Path.of(path), "unix:ino")).longValue() != source.inode()) {
+            throw replaced();
+        }
         channel = FileChannel.open(Path.of(path), StandardOpenOption.READ);
         try {
             load(0, (int) first);
@@ -78,7 +82,7 @@ final class YamalFile implements Closeable {
             }
             long reserved = word(yamal8 ? 8 : 0);
             counter = reserved < 0 ? Long.MAX_VALUE : reserved;
-            checkIdentity(source);
+            checkBeginning(source.digest());
         } catch (Throwable e) {
             channel.close();
             throw e;
@@ -214,12 +218,8 @@ final class YamalFile implements Closeable {
         return new DamageException(path, "the file was replaced by another one");
     }
 
-    /** The same inode, and the beginnings of the same first messages: Identity of ytp/spark/index.py. */
-    private void checkIdentity(Plan.Source source) throws IOException {
-        if (((Number) Files.getAttribute(Path.of(path), "unix:ino")).longValue() != source.inode()) {
-            throw replaced();
-        }
-        String digest = source.digest();
+    /** The first messages must begin with the same bytes: digest_of in ytp/spark/index.py. */
+    private void checkBeginning(String digest) throws IOException {
         if (digest.isEmpty()) {
             return;
         }
