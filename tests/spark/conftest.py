@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.oracle import yamal
 pytest.importorskip("pyspark", reason="needs pyspark")
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +55,29 @@ def form(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+@pytest.fixture(params=["python", "jvm"])
+def engine(request: pytest.FixtureRequest, need: Callable[[str], str]) -> Any:
+    """Both ways to make rows; they must give the same."""
+    if request.param == "jvm":
+        need_jar(need)
+    return request.param
+
+
+@pytest.fixture
+def jvm(need: Callable[[str], str]) -> Literal["jvm"]:
+    """Where only the engine in Java can be meant."""
+    need_jar(need)
+    return "jvm"
+
+
+def need_jar(need: Callable[[str], str]) -> None:
+    import ytp.spark
+
+    if ytp.spark.jar() is None:
+        need("javac")
+        pytest.fail("there is a javac and yamal.jar was not built: python tools/jar.py")
+
+
 def signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
@@ -74,6 +97,24 @@ def expected(path: Path | str) -> list[tuple[object, ...]]:
 def rows(frame: Any) -> list[tuple[object, ...]]:
     """The rows of a DataFrame, with binary values as bytes."""
     return [tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in frame.collect()]
+
+
+def load(spark: SparkSession, path: Path | str, engine: Any = "python", **options: Any) -> DataFrame:
+    import ytp.spark
+
+    if engine == "jvm":
+        return ytp.spark.read(spark, path, engine="jvm", **options)
+    reader = spark.read.format("yamal")
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load(str(path))
+
+
+def planning_error(engine: Any) -> Any:
+    """What a read that can not be planned raises: from Spark where Spark plans, else what the cause is in Python."""
+    from pyspark.errors import AnalysisException
+
+    return AnalysisException if engine == "python" else (ytp.YtpError, OSError)
 
 
 def write_some(path: Path, form: Any, count: int = 1000, first: int = 0) -> Path:

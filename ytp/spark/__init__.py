@@ -28,7 +28,7 @@ def read(
     spark: SparkSession,
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     engine: Literal["jvm", "python"] | None = None,
     **options: Any,
 ) -> DataFrame:
@@ -51,7 +51,7 @@ def read(
     paths = [os.fspath(one) for one in ([path] if isinstance(path, str | os.PathLike) else path)]
     given = {camel(name): text_of(value) for name, value in options.items()}
     if columns is not None:
-        given["columns"] = json.dumps(list(columns))
+        given["columns"] = columns if isinstance(columns, str) else json.dumps(list(columns))
     if engine != "python":
         try:
             text = jvm.plan_text(spark, Options.parse(given | {"paths": json.dumps(paths)}))
