@@ -110,7 +110,7 @@ bench-c: ## Measure the C core against the floors of this machine
 	build/release/ytp_bench --json build/results/bench-c.json
 
 wheel: ## Build a portable wheel and try it in an empty environment without a compiler
-	@$(ENV) dev wheel
+	@$(ENV) dev spark wheel --build
 	tools/wheel.sh
 
 docs: ## Build the manual into site/
@@ -121,5 +121,5 @@ lock: ## Choose new versions of all dependencies (needs uv)
 	tools/lock.sh
 
 clean: ## Remove everything that the other commands made
-	rm -rf .venv .lock-env build dist wheelhouse htmlcov site .coverage* ytp.egg-info ytp/*.so
+	rm -rf .venv .lock-env build dist wheelhouse htmlcov site .coverage* ytp.egg-info ytp/*.so ytp/spark/jvm/yamal.jar
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

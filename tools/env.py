@@ -3,8 +3,8 @@
     python3 tools/env.py dev spark --build
 
 Each named group is installed from requirements/<group>.lock unless that very lock is installed already;
-``--build`` compiles the extension modules and installs the project in place, unless nothing they are
-made of has changed. A run with nothing to do takes a tenth of a second. Standard library only: this is
+``--build`` compiles the extension modules and installs the project in place (with the group ``spark`` the
+Spark reader in Java too, where there is a javac), unless nothing they are made of has changed. A run with nothing to do takes a tenth of a second. Standard library only: this is
 what runs before anything is installed.
 """
 
@@ -29,6 +29,7 @@ PYTHON = VENV / "bin" / "python"
 #: The interpreter below, should this script itself run inside an environment.
 BASE = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 MADE_OF = ("csrc/include", "csrc/src", "csrc/sources.txt", "bindings", "setup.py", "pyproject.toml")
+JAR = ROOT / "ytp" / "spark" / "jvm" / "yamal.jar"
 SWITCHES = ("CC", "CFLAGS", "LDFLAGS", "YTP_COVERAGE", "YTP_DEBUG", "YTP_SANITIZE")
 
 
@@ -93,6 +94,12 @@ def build() -> None:
     install("--no-build-isolation", "--no-deps", "--editable", ROOT)
 
 
+def build_jar() -> None:
+    """Compile the Spark reader in Java, where there is a compiler."""
+    if subprocess.run([PYTHON, "tools/jar.py"], cwd=ROOT).returncode:
+        sys.exit("failed: tools/jar.py")
+
+
 def key_of(*paths: str, switches: tuple[str, ...] = ()) -> str:
     """One key for this Python, the contents of files and folders, and the values of environment variables."""
     sha = hashlib.sha256(f"{BASE} {sys.version} {ROOT}".encode())
@@ -132,6 +139,10 @@ def main() -> None:
             once(group, key_of(lock), partial(install, "--require-hashes", "-r", lock))
         if options.build:
             once("build", key_of(*MADE_OF, switches=SWITCHES), build)
+            if "spark" in options.groups:
+                if not JAR.exists() and shutil.which("javac"):
+                    (VENV / ".done-jar").unlink(missing_ok=True)
+                once("jar", key_of("ytp/spark/jvm/src", "tools/jar.py", "requirements/spark.lock"), build_jar)
 
 
 if __name__ == "__main__":

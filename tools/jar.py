@@ -53,15 +53,15 @@ def classes(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.class")}
 
 
-def build() -> None:
+def build(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         entries = {"META-INF/MANIFEST.MF": MANIFEST.encode(), SERVICE: b"ytp.spark.YamalSource\n"}
         entries |= dict(sorted(classes(Path(folder)).items()))
-    temporary = JAR.with_suffix(".new")
+    temporary = target.with_suffix(".new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as jar:
         for name, content in entries.items():
             jar.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-    temporary.replace(JAR)
+    temporary.replace(target)
 
 
 if __name__ == "__main__":
@@ -70,4 +70,4 @@ if __name__ == "__main__":
         JAR.unlink(missing_ok=True)  # rather none than one of other sources
         print(f"yamal.jar is not built: needs {lacking}")
     else:
-        build()
+        build(JAR)

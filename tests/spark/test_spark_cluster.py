@@ -24,10 +24,10 @@ SECONDS = 240
 
 PROGRAM = """
 import os, signal, sys, ytp.spark
-master, path, trace = sys.argv[1:]
+master, path, trace, engine = sys.argv[1:]
 spark = ytp.spark.session(master=master, config={"spark.log.level": "ERROR", "spark.executor.memory": "512m",
     "spark.executor.cores": "1", "spark.cores.max": "2", "spark.driver.host": "127.0.0.1"})
-frame = spark.read.format("yamal").option("numPartitions", 8).load(path)
+frame = ytp.spark.read(spark, path, engine=engine, num_partitions=8)
 executors = spark._jsc.sc().getExecutorMemoryStatus().size() - 1
 print("count", frame.count(), "executors", executors)
 
@@ -101,7 +101,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_cluster_and_the_death_of_an_executor(master: str, tmp_path: Path) -> None:
+def test_a_cluster_and_the_death_of_an_executor(master: str, tmp_path: Path, engine: str) -> None:
     """Both workers read one file; an executor that is killed is replaced, and its rows come once."""
     path = tmp_path / "a.ytp"
     rows = 200_000
@@ -110,7 +110,7 @@ def test_a_cluster_and_the_death_of_an_executor(master: str, tmp_path: Path) -> 
         first = next(iter(bus.subscribe("/", follow=False))).seqno
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, master, str(path), str(tmp_path / "killed")],
+        [sys.executable, "-c", PROGRAM, master, str(path), str(tmp_path / "killed"), engine],
         env=environment | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=tmp_path,
         capture_output=True,

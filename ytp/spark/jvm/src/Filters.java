@@ -13,7 +13,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** The conditions of a query that the reading applies exactly. What is not accepted here is left to Spark. */
 final class Filters {
-    private static final int NANOS_PER_MICRO = 1000;
+    private static final long NANOS_PER_MICRO = 1000;
+    private static final long FIRST_MICRO = Math.floorDiv(Long.MIN_VALUE, NANOS_PER_MICRO);
+    private static final long LAST_MICRO = Math.floorDiv(Long.MAX_VALUE, NANOS_PER_MICRO);
 
     /** One condition on a name or on the value of a folder. */
     private record Test(String column, String operator, Object[] values) {
@@ -112,9 +114,15 @@ final class Filters {
         if (values.length != 1 || !(values[0] instanceof Long number)) {
             return false;
         }
-        long low = Long.MIN_VALUE, high = Long.MAX_VALUE, value = number;
-        boolean micros = plan.schema().apply(column).dataType().equals(DataTypes.TimestampType);
-        long first = micros ? nanos(value, 0) : value, last = micros ? nanos(value, NANOS_PER_MICRO - 1) : value;
+        long low = Long.MIN_VALUE, high = Long.MAX_VALUE, first = number, last = number;
+        if (plan.schema().apply(column).dataType().equals(DataTypes.TimestampType)) {
+            // A microsecond stands for the thousand nanoseconds that are rounded down to it.
+            if (number < FIRST_MICRO || number > LAST_MICRO) {
+                return false;
+            }
+            first = number == FIRST_MICRO ? Long.MIN_VALUE : number * NANOS_PER_MICRO;
+            last = number == LAST_MICRO ? Long.MAX_VALUE : number * NANOS_PER_MICRO + (NANOS_PER_MICRO - 1);
+        }
         switch (operator) {
             case "=" -> {
                 low = first;
@@ -140,14 +148,6 @@ final class Filters {
         }
         limits = column.equals("time") ? limits.withTime(low, high) : limits.withSeqno(low, high);
         return true;
-    }
-
-    /** The first (0) or last (999) nanosecond that is rounded down to a microsecond, kept inside 64 bits. */
-    private static long nanos(long micros, int within) {
-        if (micros > Long.MAX_VALUE / NANOS_PER_MICRO - 1) {
-            return Long.MAX_VALUE;
-        }
-        return micros < Long.MIN_VALUE / NANOS_PER_MICRO + 1 ? Long.MIN_VALUE : micros * NANOS_PER_MICRO + within;
     }
 
     private boolean acceptName(String column, String operator, Object[] values) {
@@ -212,7 +212,8 @@ final class Filters {
             return true;
         }
         return stretch.timeMax() >= limits.timeMin() && stretch.timeMin() <= limits.timeMax()
-                && (stretch.peers() & peers) != 0 && (stretch.channels() & channels) != 0;
+                && (peers == -1 || (stretch.peers() & peers) != 0)
+                && (channels == -1 || (stretch.channels() & channels) != 0);
     }
 
     private static boolean startsWith(byte[] text, byte[] prefix) {
