@@ -3,9 +3,9 @@
     python3 tools/env.py dev spark --build
 
 Each named group is installed from requirements/<group>.lock unless that very lock is installed already;
-``--build`` compiles the extension modules and installs the project in place (with the group ``spark`` the
-Spark reader in Java too, where there is a javac), unless nothing they are made of has changed. A run with nothing to do takes a tenth of a second. Standard library only: this is
-what runs before anything is installed.
+``--build`` compiles the extension modules and installs the project in place (with the group ``spark`` also the
+Spark reader in Java, where there is a javac), unless nothing they are made of has changed. A run with nothing
+to do takes a tenth of a second. Standard library only: this is what runs before anything is installed.
 """
 
 from __future__ import annotations

@@ -45,9 +45,12 @@ def classes(folder: Path) -> dict[str, bytes]:
     assert spec is not None
     assert spec.origin is not None
     sources = sorted(str(path) for path in (FOLDER / "src").glob("*.java"))
-    words = ["javac", "--release", str(OLDEST_JAVA), "-encoding", "UTF-8", "-Xlint:all,-path,-classfile,-deprecation"]
-    where = ["-classpath", str(Path(spec.origin).parent / "jars" / "*"), "-d", str(folder)]
-    done = subprocess.run([*words, "-g:source,lines", *where, *sources], capture_output=True, text=True)
+    jars = Path(spec.origin).parent / "jars" / "*"
+    strict = "-Xlint:all,-path,-classfile,-deprecation"  # what Spark's own jars are full of
+    command = ["javac", "--release", str(OLDEST_JAVA), "-encoding", "UTF-8", strict, "-g:source,lines"]
+    done = subprocess.run(
+        [*command, "-classpath", str(jars), "-d", str(folder), *sources], capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}")
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.class")}

@@ -1,4 +1,4 @@
-"""The engine in Java: what it pushes down, that it gives the rows of the other engine, and what it says of bad files."""
+"""The engine in Java: what is pushed down to it, that its rows are those of the other engine, and bad files."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_streams_that_were_announced_twice(spark: SparkSession, tmp_path: Path) 
     first = log.announce(b"p", b"c")
     log.announce(b"p", b"d")
     log.announce(b"p", b"c")
-    announcements = [node for node in yamal.parse(log.to_bytes()).lists[1].nodes]
+    announcements = yamal.parse(log.to_bytes()).lists[1].nodes
     again = log.get(announcements[2].offset + 16)
     assert again != first
     log.data(first, 1, b"one")
@@ -308,7 +308,7 @@ def test_a_file_that_is_cut(spark: SparkSession, tmp_path: Path, form: Any) -> N
 
 
 def test_bytes_that_change(spark: SparkSession, tmp_path: Path, form: Any) -> None:
-    """Whatever changes in links, sizes and ids after the plan: the rows of the other engine, or what is good of them."""
+    """Whatever changes in links, sizes and ids after the plan: what the other engine makes of it."""
     source = random.Random(5)
     path = write_some(tmp_path / "a.ytp", form, 400)
     sound = path.read_bytes()

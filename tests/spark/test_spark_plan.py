@@ -384,6 +384,10 @@ def test_include_all_counts_every_node(tmp_path: Path) -> None:
     assert [row[0] for row in found] == list(range(1, len(yamal.read_file(path).nodes) + 1))
     assert [row for row in found if row[3] is not None] == expected(path)
     assert (b"peer0") in [row[4] for row in found if row[3] is None]
+    # Announcements of peers have time 0, which the times of the messages around them say nothing about.
+    early = read(path, include="all", endTime=1, numPartitions=5)
+    assert early == [row for row in found if row[1] < 1]  # type: ignore[operator]
+    assert {b"peer0", b"peer1"} <= {row[4] for row in early}
 
 
 def test_partition_counts(tmp_path: Path, form: Any) -> None:

@@ -45,11 +45,6 @@ final class Columns {
         }
 
         @Override
-        public boolean hasNull() {
-            return true; // perhaps: who asks wants to know whether to ask for each row
-        }
-
-        @Override
         public UTF8String getUTF8String(int row) {
             return numbers[row] < 0 ? null : strings[numbers[row]];
         }
@@ -97,11 +92,6 @@ final class Columns {
         }
 
         @Override
-        public boolean hasNull() {
-            return value == null;
-        }
-
-        @Override
         public long getLong(int row) {
             return (Long) value;
         }
@@ -113,8 +103,11 @@ final class Columns {
         }
     }
 
-    /** Nothing but what every column must say. */
-    private abstract static class Column extends ColumnVector {
+    /** What every column must say. */
+    abstract static class Column extends ColumnVector {
+        /** Of the present batch. */
+        int rows;
+
         Column(DataType type) {
             super(type);
         }
@@ -128,12 +121,16 @@ final class Columns {
 
         @Override
         public boolean hasNull() {
-            return false;
+            return numNulls() > 0;
         }
 
         @Override
         public int numNulls() {
-            return hasNull() ? Integer.MAX_VALUE : 0;
+            int nulls = 0;
+            for (int row = 0; row < rows; row++) {
+                nulls += isNullAt(row) ? 1 : 0;
+            }
+            return nulls;
         }
 
         @Override

@@ -2,10 +2,11 @@ package ytp.spark;
 
 import java.io.IOException;
 import java.nio.file.NoSuchFileException;
+import java.util.Arrays;
+import java.util.function.Function;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import ytp.spark.YamalFile.DamageException;
 
@@ -37,6 +38,7 @@ final class YamalReader implements PartitionReader<ColumnarBatch> {
     private final boolean wantsPayload;
     private final boolean micros;
     private Columns.Payloads payloads;
+    private Columns.Column[] columns;
     private ColumnarBatch batch;
     private int rows;
 
@@ -109,15 +111,24 @@ final class YamalReader implements PartitionReader<ColumnarBatch> {
         streamNames = null;
         pending = null;
         file = new YamalFile(source);
-        StructField[] fields = query.columns().fields();
-        ColumnVector[] columns = new ColumnVector[fields.length];
-        for (int i = 0; i < fields.length; i++) {
-            columns[i] = column(fields[i]);
-        }
+        show(this::column);
+    }
+
+    /** Makes the columns of the batches to come. */
+    private void show(Function<StructField, Columns.Column> make) {
+        columns = Arrays.stream(query.columns().fields()).map(make).toArray(Columns.Column[]::new);
         batch = new ColumnarBatch(columns);
     }
 
-    private ColumnVector column(StructField field) {
+    private boolean emit(int count) {
+        for (Columns.Column column : columns) {
+            column.rows = count;
+        }
+        batch.setNumRows(count);
+        return count > 0;
+    }
+
+    private Columns.Column column(StructField field) {
         switch (field.name()) {
             case "seqno":
                 return new Columns.Longs(field.dataType(), seqnos);
@@ -137,7 +148,7 @@ final class YamalReader implements PartitionReader<ColumnarBatch> {
     }
 
     /** A column with one value for the whole file; `damage` is that of _corrupt_record. */
-    private ColumnVector constant(StructField field, String damage) {
+    private Columns.Column constant(StructField field, String damage) {
         Object value = field.name().equals("file_path") ? source.path()
                 : field.name().equals(Plan.CORRUPT) ? damage : source.values().get(field.name());
         return new Columns.Constant(field.dataType(), value);
@@ -146,13 +157,8 @@ final class YamalReader implements PartitionReader<ColumnarBatch> {
     /** The row that mode PERMISSIVE adds for a damaged file: the reason, what is known of the file, and nulls. */
     private boolean tellDamage(String text) {
         source = query.sources()[pieces[piece].file()];
-        StructField[] fields = query.columns().fields();
-        ColumnVector[] columns = new ColumnVector[fields.length];
-        for (int i = 0; i < fields.length; i++) {
-            columns[i] = constant(fields[i], text);
-        }
-        batch = new ColumnarBatch(columns, 1);
-        return true;
+        show(field -> constant(field, text));
+        return emit(1);
     }
 
     /** Fills the batch from the ranges of this piece; false when there is nothing more. */
@@ -181,8 +187,7 @@ final class YamalReader implements PartitionReader<ColumnarBatch> {
         if (wantsPayload) {
             payloads.look(file.window);
         }
-        batch.setNumRows(rows);
-        return rows > 0;
+        return emit(rows);
     }
 
     /** Stands at the start of a range; false when the way there would take the window from under the rows. */
