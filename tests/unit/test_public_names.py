@@ -28,7 +28,7 @@ NAMES = {
         RollingBus RollingSubscription open_rolling parse_age parse_size
     """,
     "ytp.spark": """
-        count find_java read register session
+        count find_java jar read register session
     """,
     "ytp.umq": """
         Attachment AttachmentError CallException Callback ErrorCode ExecutionError GlobalError HighWater
