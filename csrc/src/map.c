@@ -164,3 +164,14 @@ int ytpi_map_grow(ytpi_map_t *m, uint64_t end, ytp_error_t *err)
     ytpi_mutex_unlock(&m->lock);
     return rc;
 }
+
+void ytpi_map_expect_random(ytpi_map_t *m, bool random)
+{
+    /* MAP: pairs with the release store in map_up_to(). */
+    uint64_t mapped = ytpi_load_acquire(&m->mapped);
+
+    for (uint64_t from = 0; from < mapped; from += m->range_size) {
+        uint64_t len = mapped - from < m->range_size ? mapped - from : m->range_size;
+        ytpi_plat_expect_random(ytpi_map_at(m, from), (size_t)len, random);
+    }
+}

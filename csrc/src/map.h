@@ -42,6 +42,9 @@ int ytpi_map_extend(ytpi_map_t *m, uint64_t end, uint64_t link, ytp_error_t *err
 /* Makes [0, end) writable: allocates disk space first, then maps. */
 int ytpi_map_grow(ytpi_map_t *m, uint64_t end, ytp_error_t *err);
 
+/* Tells the system whether what is mapped now will be read here and there. */
+void ytpi_map_expect_random(ytpi_map_t *m, bool random);
+
 static inline uint8_t *ytpi_map_at(const ytpi_map_t *m, uint64_t offset)
 {
     if (ytpi_likely(offset < m->range_size))

@@ -41,6 +41,9 @@ int ytpi_plat_msync(void *base, size_t len);
 /* Makes pages present ahead of use; best effort. */
 int ytpi_plat_populate(void *base, size_t len, bool writable);
 
+/* Whether what is read next lies anywhere, so that reading ahead of it is in vain; best effort. */
+void ytpi_plat_expect_random(void *base, size_t len, bool random);
+
 /* Replaces a hole by zeros; async-signal-safe. Returns false on failure. */
 bool ytpi_plat_map_zeros(void *at, size_t len, bool writable);
 size_t ytpi_plat_page_size(void); /* of the machine, async-signal-safe */

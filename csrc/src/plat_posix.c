@@ -319,6 +319,11 @@ int ytpi_plat_populate(void *base, size_t len, bool writable)
 #endif
 }
 
+void ytpi_plat_expect_random(void *base, size_t len, bool random)
+{
+    (void)posix_madvise(base, len, random ? POSIX_MADV_RANDOM : POSIX_MADV_NORMAL);
+}
+
 bool ytpi_plat_map_zeros(void *at, size_t len, bool writable)
 {
     return mmap(at, len, PROT_READ | (writable ? PROT_WRITE : 0), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=

@@ -193,11 +193,16 @@ int ytp_bus_stretches(ytp_bus_t *bus, uint64_t start, uint64_t seqno, const ytp_
     ytp_cursor_match_kinds(c, ~0u);
     ytp_cursor_stop_after(c, o.last);
     walk_t w = {.c = c, .read = ytpi_index_read, .o = &o, .stretches = stretches, .room = room, .filled = filled};
+    bool indexed = ytp_bus_index_count(bus) > 0;
+    if (indexed) /* a system that reads ahead of every cut would read everything */
+        ytpi_map_expect_random(&bus->y->map, true);
     int rc = walk_from(&w, start, seqno, err);
     if (rc == WRONG_CHECKPOINT) {
         w.read = ytpi_index_use;
         rc = walk_from(&w, start, seqno, err);
     }
+    if (indexed)
+        ytpi_map_expect_random(&bus->y->map, false);
     ytp_cursor_free(c);
     return rc;
 }

@@ -29,8 +29,9 @@ __all__ = [
 DAMAGE = (CorruptError, FormatError)
 
 #: What a handle has read stays resident, so it is opened anew after so many bytes of payload, or of nodes. Where there
-#: is an index too: the kernel maps the neighbours of each page that is touched, and checkpoints may lie that close.
+#: is an index too, only later: the kernel maps the neighbours of each page that is touched, and cuts may lie that close.
 STEP = 64 << 20
+INDEXED_STEP = 16 * STEP
 SMALLEST_NODE = 48
 
 #: A file is told from another of the same name by so many nodes at its beginning.
@@ -125,6 +126,7 @@ class FileIndex:
                     break
                 if not self.identity.digest:
                     self.identity = identify(bus)
+                step = INDEXED_STEP if is_indexed(bus, to_seqno) else STEP
                 found, self.error = core.stretches(
                     bus._handle,
                     self.position,
@@ -132,8 +134,8 @@ class FileIndex:
                     kinds=kinds,
                     max_count=max_count,
                     max_bytes=max_bytes,
-                    limit_rows=at_most(rows, STEP // SMALLEST_NODE),
-                    limit_bytes=at_most(size, STEP),
+                    limit_rows=at_most(rows, step // SMALLEST_NODE),
+                    limit_bytes=at_most(size, step),
                     last=to,
                     last_seqno=to_seqno,
                 )
@@ -177,6 +179,12 @@ def at_most(limit: int, step: int) -> int:
 
 def open_file(path: str) -> ytp.Bus:
     return ytp.open(path, "r")
+
+
+def is_indexed(bus: ytp.Bus, seqno: int) -> bool:
+    """Whether the index reaches to a message, but for a few stretches."""
+    every = int(bus._handle.index_stretch())
+    return every > 0 and seqno - int(bus._handle.index_count()) * every < 16 * every
 
 
 def is_closed(bus: ytp.Bus) -> bool:
