@@ -369,7 +369,8 @@ STREAMS = {
     "multiprocessing": ("mp_pipe", 0.3),
     "lmdb": ("lmdb_log", 0.1),
 }
-SIZES = {64: 500_000, 1024: 200_000, 65_536: 5_000, 1 << 20: 400}
+SIZES = {64: 2_000_000, 1024: 1_000_000, 65_536: 20_000, 1 << 20: 2_000}
+"""Enough messages for the scheduler to find each process a core of its own, which takes it up to 25 ms."""
 
 
 def one_way(settings: Settings, peer: str, size: int, steps: int) -> dict[str, float]:
