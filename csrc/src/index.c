@@ -286,11 +286,22 @@ static int update_locked(ytp_bus_t *bus, uint64_t max_nodes, ytp_error_t *err)
     return rc < 0 ? rc : YTP_OK;
 }
 
+/* Blocks of the index are reserved like messages: in a file that must not be written to they would end up on top of
+ * others. */
+static int check_sound(ytp_bus_t *bus, ytp_error_t *err)
+{
+    ytpi_mutex_lock(&bus->lock);
+    int rc = ytpi_bus_check_sound(bus, err);
+    ytpi_mutex_unlock(&bus->lock);
+    return rc;
+}
+
 int ytp_bus_index_update(ytp_bus_t *bus, uint64_t max_nodes, ytp_error_t *err)
 {
     YTPI_TRY(ytpi_usable(bus->y, err));
     if (!bus->index.on || bus->y->readonly)
         return YTP_OK;
+    YTPI_TRY(check_sound(bus, err));
     ytpi_mutex_lock(&bus->index.lock);
     int rc = update_locked(bus, max_nodes, err);
     ytpi_mutex_unlock(&bus->index.lock);
@@ -304,6 +315,7 @@ int ytp_bus_index_rebuild(ytp_bus_t *bus, ytp_error_t *err)
         return ytpi_fail(err, YTP_ERR_INVALID, bus->y->path, "the file was made by others and can not carry an index");
     if (bus->y->readonly)
         return ytpi_fail(err, YTP_ERR_READONLY, bus->y->path, "opened read-only");
+    YTPI_TRY(check_sound(bus, err));
     ytpi_mutex_lock(&bus->index.lock);
     ytpi_chain_clear(&bus->index.checkpoints);
     ytpi_chain_clear(&bus->index.controls);
@@ -314,14 +326,24 @@ int ytp_bus_index_rebuild(ytp_bus_t *bus, ytp_error_t *err)
     return rc;
 }
 
+/* What nobody asked for must not walk the whole file to find out. */
+static void update_if_sound(ytp_bus_t *bus, uint64_t max_nodes)
+{
+    ytpi_mutex_lock(&bus->lock);
+    bool sound = bus->sound;
+    ytpi_mutex_unlock(&bus->lock);
+    if (sound)
+        (void)ytp_bus_index_update(bus, max_nodes, NULL);
+}
+
 void ytpi_index_on_supply(void *bus)
 {
-    (void)ytp_bus_index_update(bus, SUPPLY_BUDGET, NULL);
+    update_if_sound(bus, SUPPLY_BUDGET);
 }
 
 void ytp_bus_close(ytp_bus_t *bus)
 {
     ytpi_supply_stop(bus->y);
-    (void)ytp_bus_index_update(bus, CLOSE_BUDGET, NULL);
+    update_if_sound(bus, CLOSE_BUDGET);
     ytp_yamal_close(bus->y);
 }

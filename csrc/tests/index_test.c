@@ -66,6 +66,19 @@ static void expect_right(ytp_bus_t *bus, uint64_t count)
     ytp_cursor_free(cursor);
 }
 
+static uint64_t data_count(ytp_bus_t *bus)
+{
+    ytp_cursor_t *cursor = NULL;
+    ytp_message_t m;
+    uint64_t count = 0;
+
+    OK(ytp_cursor_new(bus, &cursor, &fault));
+    while (ytp_cursor_next(cursor, &m, &fault) == YTP_OK)
+        count++;
+    ytp_cursor_free(cursor);
+    return count;
+}
+
 TEST(a_checkpoint_every_stretch)
 {
     EACH_FORMAT(f)
@@ -281,6 +294,36 @@ TEST(a_damaged_list_stops_the_update)
     ytp_bus_free(bus);
 }
 
+/* Its blocks are reserved at the counter, and would lie on top of the messages above it. */
+TEST(a_damaged_counter_stops_the_update)
+{
+    EACH_FORMAT(f)
+    {
+        const char *path = scratch("counter");
+        uint64_t counter_at = *f == YTP_FORMAT_YTP ? 0 : 8;
+        ytp_bus_t *bus = open_bus(path, YTP_OPEN_NEW, *f);
+        ytp_writer_t writer = writer_of(bus, "p", "c");
+        uint64_t middle = write_text(bus, writer, 1, "x");
+
+        write_many(bus, 3000);
+        ytp_bus_free(bus);
+        uint64_t counter = peek64(path, counter_at);
+        poke64(path, counter_at, middle);
+        bus = open_bus(path, YTP_OPEN_WRITE, *f);
+        CODE(ytp_bus_index_update(bus, 0, &fault), YTP_ERR_CORRUPT);
+        CODE(ytp_bus_index_rebuild(bus, &fault), YTP_ERR_CORRUPT);
+        ytp_bus_close(bus);
+        ytp_bus_free(bus);
+        CHECK_EQ(peek64(path, counter_at), middle);
+
+        poke64(path, counter_at, counter);
+        bus = open_bus(path, YTP_OPEN_WRITE, *f);
+        CHECK_EQ(data_count(bus), 3001);
+        ytp_bus_free(bus);
+    }
+}
+
 TESTS(T(a_checkpoint_every_stretch), T(it_grows_by_blocks), T(several_handles_keep_it_together),
       T(names_come_from_the_index), T(damage_makes_it_slower_not_wrong), T(foreign_files_carry_none),
-      T(closing_brings_it_up_to_date), T(the_page_supplier_keeps_it), T(a_damaged_list_stops_the_update))
+      T(closing_brings_it_up_to_date), T(the_page_supplier_keeps_it), T(a_damaged_list_stops_the_update),
+      T(a_damaged_counter_stops_the_update))
