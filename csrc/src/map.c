@@ -65,10 +65,11 @@ int ytpi_map_init(ytpi_map_t *m, int fd, const char *path, bool writable, uint64
 void ytpi_map_destroy(ytpi_map_t *m)
 {
     ytpi_fault_unregister(m->slot);
-    for (unsigned i = 0; i < YTPI_MAX_RANGES; i++) {
+    for (unsigned i = 0; i < YTPI_MAX_RANGES; i++) { /* they are added one after the other */
         uint8_t *range = ytpi_load_relaxed(&m->ranges[i]);
-        if (range)
-            ytpi_plat_unmap(range, (size_t)m->range_size);
+        if (!range)
+            break;
+        ytpi_plat_unmap(range, (size_t)m->range_size);
     }
     ytpi_mutex_destroy(&m->lock);
 }

@@ -13,10 +13,7 @@
 
 static bool all_zero(const uint8_t *p, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
-        if (p[i])
-            return false;
-    return true;
+    return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
 }
 
 /* A file that nobody has finished creating is all zero except for the words that creation in place sets first. */
