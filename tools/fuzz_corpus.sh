@@ -7,7 +7,7 @@ rm -rf "$small"
 for corpus in build/fuzz/corpus/*; do
     target=$(basename "$corpus")
     mkdir -p "$small/$target" "build/fuzz/kept/$target"
-    "build/fuzz/${target}_fuzz" -merge=1 -max_len=131072 "$small/$target" "$corpus" "build/fuzz/kept/$target" build/fuzz/seeds \
+    "build/fuzz/${target}_fuzz" -merge=1 "$small/$target" "$corpus" "build/fuzz/kept/$target" build/fuzz/seeds \
         >"build/fuzz/$target-merge.log" 2>&1 || { tail -n 40 "build/fuzz/$target-merge.log"; exit 1; }
     echo "$target: $(ls "$small/$target" | wc -l) inputs"
 done

@@ -26,7 +26,9 @@
 #define YTPI_AUX_MAGIC "YTPAUX01"
 #define YTPI_AUX_BASE_YTP 64u
 #define YTPI_AUX_BASE_YAMAL8 576u
+#ifndef YTPI_STRETCH /* smaller in the fuzz targets */
 #define YTPI_STRETCH 1024u
+#endif
 
 typedef struct ytpi_aux_block {
     char magic[8];

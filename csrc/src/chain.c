@@ -7,7 +7,9 @@
 
 #define BLOCK_HEADER 40u
 #define NEXT_AT 32u
-#define FIRST_CAPACITY 64u
+#ifndef YTPI_FIRST_CAPACITY /* smaller in the fuzz targets */
+#define YTPI_FIRST_CAPACITY 64u
+#endif
 #define LAST_CAPACITY 8192u
 #define PRESENT ((uint64_t)1 << 32)
 
@@ -98,7 +100,7 @@ static bool extend(ytpi_chain_t *chain)
 {
     ytp_yamal_t *y = chain->y;
     uint64_t first = end_of_blocks(chain), offset, expected = 0;
-    uint64_t capacity = chain->count ? chain->blocks[chain->count - 1].capacity * 4 : FIRST_CAPACITY;
+    uint64_t capacity = chain->count ? chain->blocks[chain->count - 1].capacity * 4 : YTPI_FIRST_CAPACITY;
 
     if (capacity > LAST_CAPACITY)
         capacity = LAST_CAPACITY;
