@@ -1,5 +1,5 @@
 /* Operating system calls without an operating system, for the fuzz targets: a file is a piece of memory and mapping
- * it takes no call, which makes an execution ten times as fast; clock, boot id and process id are always the same, so
+ * it takes no call, which makes an execution much faster; clock, boot id and process id are always the same, so
  * that an input always does the same.
  *
  * What is not mapped is poisoned: where a real mapping would raise a signal, the address sanitizer stops the run. A

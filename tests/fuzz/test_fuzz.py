@@ -1,4 +1,4 @@
-"""A short run of every libFuzzer target on the seeds and the kept corpus; ``make fuzz`` runs them for long."""
+"""Every libFuzzer target: all inputs once on real files, then a short run; ``make fuzz`` is the long one."""
 
 from __future__ import annotations
 

@@ -38,12 +38,14 @@ YTP_API uint64_t ytp_bus_index_count(ytp_bus_t *bus);
 YTP_API int ytp_bus_checkpoint(ytp_bus_t *bus, uint64_t number, ytp_checkpoint_t *out, ytp_error_t *err);
 
 /* Brings the index up to the end of the list, reading at most max_nodes messages (0 = no limit). Any number of
- * processes may do so at once. Files that can not carry an index are left alone. */
+ * processes may do so at once. Files that can not carry an index are left alone; files that are refused for writing are
+ * refused here, too. */
 YTP_API int ytp_bus_index_update(ytp_bus_t *bus, uint64_t max_nodes, ytp_error_t *err);
 /* Drops the index and makes a new one. INVALID for files that can not carry one. */
 YTP_API int ytp_bus_index_rebuild(ytp_bus_t *bus, ytp_error_t *err);
 
-/* Brings the index up to date (within reason) and closes the handle: ytp_yamal_close for writers. */
+/* Brings the index up to date (within reason, and if the handle has written) and closes the handle: ytp_yamal_close for
+ * writers. */
 YTP_API void ytp_bus_close(ytp_bus_t *bus);
 
 #ifdef __cplusplus
