@@ -154,12 +154,15 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
             bus->index.on = false;
         }
     }
+    uint64_t start = bus->scanned;
     while (!reached(bus, goal, number)) {
         rc = ytpi_hop(bus->y, bus->scanned, &offset, &size, err);
         if (rc == YTP_END)
             rc = ytpi_end_of(bus->y, 0, bus->scanned, offset, err);
         if (rc != YTP_OK)
             return rc > 0 ? YTP_OK : rc;
+        if (offset == start)
+            return ytpi_circle(bus->y, start, err);
         YTPI_TRY(ytpi_bus_note_node(bus, offset, size, err));
         bus->scanned = offset;
     }
@@ -169,10 +172,12 @@ int ytpi_bus_scan(ytp_bus_t *bus, ytpi_goal_t goal, uint64_t number, ytp_error_t
 /* From `position` on a reader meets no error, and the list ends where its hint says. */
 static int check_list_sound(ytp_bus_t *bus, unsigned list, uint64_t position, ytp_error_t *err)
 {
-    uint64_t next, seqno, size = 0;
+    uint64_t start = position, next, seqno, size = 0;
     int rc;
 
     while ((rc = ytpi_hop(bus->y, position, &next, &size, err)) == YTP_OK) {
+        if (next == start)
+            return ytpi_circle(bus->y, start, err);
         if (bus->y->yamal8)
             YTPI_TRY(ytpi_check_seqno(bus->y, position, next, &seqno, err));
         if (bus->y->yamal8 && list == YTP_LIST_DATA)

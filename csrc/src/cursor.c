@@ -21,7 +21,7 @@ int ytp_cursor_new(ytp_bus_t *bus, ytp_cursor_t **out, ytp_error_t *err)
     c->since = INT64_MIN;
     c->until = INT64_MAX;
     c->seqno_known = true;
-    c->position = ytpi_head(bus->y, YTP_LIST_DATA);
+    c->position = c->start = ytpi_head(bus->y, YTP_LIST_DATA);
     c->waited_at = YTPI_NOWHERE;
     *out = c;
     return YTP_OK;
@@ -285,6 +285,8 @@ static inline int step(ytp_cursor_t *c, ytp_message_t *m, ytp_error_t *err)
         int rc = ytpi_hop(c->y, c->position, &offset, &size, err);
         if (rc != YTP_OK)
             return rc == YTP_END ? at_end(c, offset, err) : rc;
+        if (ytpi_unlikely(offset == c->start))
+            return ytpi_circle(c->y, offset, err);
         if (c->y->yamal8) {
             YTPI_TRY(ytpi_check_seqno(c->y, c->position, offset, &m->seqno, err));
             YTPI_TRY(decode_yamal8(c, offset, size, m, err));
@@ -361,7 +363,7 @@ int ytp_cursor_seek(ytp_cursor_t *c, uint64_t position, ytp_error_t *err)
     YTPI_TRY(ytp_yamal_seek(c->y, YTP_LIST_DATA, position, err));
     c->seqno_known = position == ytpi_head(c->y, YTP_LIST_DATA);
     c->seqno = 0;
-    c->position = position;
+    c->position = c->start = position;
     return YTP_OK;
 }
 
@@ -371,13 +373,13 @@ int ytp_cursor_seek_end(ytp_cursor_t *c, ytp_error_t *err)
     YTPI_TRY(ytp_yamal_end(c->y, YTP_LIST_DATA, &position, err));
     if (position != c->position)
         c->seqno_known = position == ytpi_head(c->y, YTP_LIST_DATA);
-    c->position = position;
+    c->position = c->start = position;
     return YTP_OK;
 }
 
 static void place(ytp_cursor_t *c, uint64_t position, uint64_t seqno)
 {
-    c->position = position;
+    c->position = c->start = position;
     c->seqno = seqno;
     c->seqno_known = true;
 }
@@ -422,6 +424,8 @@ int ytp_cursor_seek_seqno(ytp_cursor_t *c, uint64_t seqno, ytp_error_t *err)
         if (rc == YTP_END)
             return ytpi_fail(err, YTP_ERR_NOTFOUND, c->y->path, "the list has only %" PRIu64 " messages", i - 1);
         YTPI_TRY(rc);
+        if (offset == start.offset)
+            return ytpi_circle(c->y, offset, err);
         position = offset;
     }
     place(c, position, seqno - 1);
@@ -462,9 +466,13 @@ int ytp_bus_seqno(ytp_bus_t *bus, uint64_t offset, uint64_t *seqno, ytp_error_t 
     }
     if (offset == head || count_from_checkpoint(bus, offset, seqno))
         return YTP_OK;
-    /* Walking back is bounded: each hop checks that the predecessor leads here, so no node is met twice. */
-    for (*seqno = 0; offset != head; ++*seqno)
+    /* Each hop checks that the predecessor leads here, so only the first node can be met again. */
+    uint64_t start = offset;
+    for (*seqno = 0; offset != head; ++*seqno) {
         YTPI_TRY(ytp_yamal_prev(y, YTP_LIST_DATA, &offset, &node, err));
+        if (offset == start)
+            return ytpi_circle(y, start, err);
+    }
     return YTP_OK;
 }
 

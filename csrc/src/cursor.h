@@ -28,6 +28,7 @@ struct ytp_cursor {
     ytp_bus_t *bus;
     ytp_yamal_t *y;
     uint64_t position;
+    uint64_t start; /* of the walk */
     uint64_t seqno; /* of the node at position, 0 at the head; meaningful while seqno_known */
     bool seqno_known;
     bool filtered; /* any filter beyond "all data messages" */

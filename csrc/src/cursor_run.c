@@ -22,7 +22,7 @@ static uint64_t trusted(const ytp_yamal_t *y)
 size_t ytpi_cursor_run(ytp_cursor_t *c, size_t max, const ytp_columns_t *out)
 {
     const ytp_yamal_t *y = c->y;
-    const uint64_t header = y->header, first = y->first, limit = trusted(y), stop = c->stop_after;
+    const uint64_t header = y->header, first = y->first, limit = trusted(y), stop = c->stop_after, start = c->start;
     uint64_t position = c->position, seqno = c->seqno;
     size_t n = 0;
 
@@ -33,7 +33,7 @@ size_t ytpi_cursor_run(ytp_cursor_t *c, size_t max, const ytp_columns_t *out)
         uint64_t next = ytpi_le64(ytpi_load_acquire(&((ytpi_node_t *)(void *)(y->map.base + position))->next));
         uint64_t in_page = next & (YTP_PAGE_SIZE - 1);
         if (ytpi_unlikely((next & 7) != 0 || next < first || in_page > YTP_PAGE_SIZE - header - YTPI_DATA_AT_YTP ||
-                          next > limit - header - YTPI_DATA_AT_YTP))
+                          next > limit - header - YTPI_DATA_AT_YTP || next == start))
             break;
         ytpi_node_t *node = (ytpi_node_t *)(void *)(y->map.base + next);
         uint64_t size = ytpi_le64(ytpi_load_relaxed(&node->size));

@@ -27,6 +27,11 @@ int ytpi_bad_link(const ytp_yamal_t *y, uint64_t offset, uint64_t from, ytp_erro
                         offset);
 }
 
+int ytpi_circle(const ytp_yamal_t *y, uint64_t start, ytp_error_t *err)
+{
+    return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, start, "the list runs in a circle");
+}
+
 int ytpi_check_counter(ytp_yamal_t *y, uint64_t end, uint64_t offset, ytp_error_t *err)
 {
     /* COUNTER: a node's reservation happens before its publication, whose link we have acquired, so a sound
@@ -60,8 +65,11 @@ int ytpi_check_tail(ytp_yamal_t *y, unsigned list, uint64_t position, ytp_error_
     if (hint == position || hint == head || ytpi_check_node(y, hint, head, &size, NULL) != YTP_OK)
         return YTP_OK;
     uint64_t tail = hint, next;
-    while (ytpi_hop(y, tail, &next, &size, NULL) == YTP_OK)
+    while (ytpi_hop(y, tail, &next, &size, NULL) == YTP_OK) {
+        if (next == hint)
+            return ytpi_circle(y, hint, err);
         tail = next;
+    }
     if (tail == position || ytpi_load_acquire(&ytpi_node_at(y, position)->next) != 0)
         return YTP_OK;
     return ytpi_fail_at(err, YTP_ERR_CORRUPT, y->path, position, "the list ends here, but goes on at %" PRIu64, hint);
@@ -164,10 +172,12 @@ static uint64_t start_of_walk(ytp_yamal_t *y, uint64_t head)
 /* Walks from *tail to the last node. Returns YTP_END, YTP_END_CLOSED or an error. */
 static int walk_to_tail(ytp_yamal_t *y, unsigned list, uint64_t *tail, uint64_t *tail_size, ytp_error_t *err)
 {
-    uint64_t next, size = 0;
+    uint64_t start = *tail, next, size = 0;
     int rc;
 
     while ((rc = ytpi_hop(y, *tail, &next, &size, err)) == YTP_OK) {
+        if (ytpi_unlikely(next == start))
+            return ytpi_circle(y, start, err);
         *tail = next;
         *tail_size = size;
     }

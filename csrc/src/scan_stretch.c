@@ -117,7 +117,7 @@ static bool leap(walk_t *w, const ytp_checkpoint_t *from, const ytp_checkpoint_t
     if (!s)
         return false;
     uint64_t rows = w->o->kinds == YTP_KIND_DATA ? count - controls : count;
-    s->range.end = w->c->position = to->offset;
+    s->range.end = w->c->position = w->c->start = to->offset;
     s->range.end_seqno = w->c->seqno = to->seqno;
     s->count += count;
     s->rows += rows;

@@ -94,6 +94,7 @@ static inline int ytpi_usable(const ytp_yamal_t *y, ytp_error_t *err)
 
 /* Slow parts of the check of a link. */
 int ytpi_bad_link(const ytp_yamal_t *y, uint64_t offset, uint64_t from, ytp_error_t *err) YTPI_COLD;
+int ytpi_circle(const ytp_yamal_t *y, uint64_t start, ytp_error_t *err) YTPI_COLD;
 int ytpi_check_counter(ytp_yamal_t *y, uint64_t end, uint64_t offset, ytp_error_t *err);
 
 /* Checks the header of the node at `offset` before anything of it is used: alignment, place in the page,
@@ -116,7 +117,8 @@ static inline int ytpi_check_node(ytp_yamal_t *y, uint64_t offset, uint64_t from
 }
 
 /* One hop: the node after `from`. *offset is 0 at the end (or the list head in a closed YAMAL001 list).
- * The prev link must lead back, which also makes a cycle impossible: a node has one predecessor. */
+ * The prev link must lead back, so a node has one predecessor, and only the node that a walk started from can be met
+ * again: whoever starts elsewhere than at the head looks for that (ytpi_circle). */
 static inline int ytpi_hop(ytp_yamal_t *y, uint64_t from, uint64_t *offset, uint64_t *size, ytp_error_t *err)
 {
     /* LINK: pairs with the swap in publish(); whoever sees the link sees the node and its payload. */

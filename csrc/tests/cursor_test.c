@@ -497,9 +497,63 @@ TEST(verdicts_that_find_no_memory_are_not_remembered)
     ytp_bus_free(bus);
 }
 
-TESTS(T(filters_narrow_what_is_read), T(a_filter_added_later_counts_from_there), T(until_without_end_means_every_time),
-      T(names_may_be_announced_after_the_filter), T(kinds_choose_control_messages),
-      T(unannounced_ids_pass_only_without_names), T(columns_hold_what_messages_hold),
+/* Two nodes that lead to each other beside the list, with the hint on one of them. */
+static uint64_t make_circle(const char *path, ytp_format_t format)
+{
+    ytp_bus_t *bus = open_bus(path, YTP_OPEN_NEW, format);
+    ytp_writer_t writer = writer_of(bus, "p", "c");
+    uint64_t last = write_text(bus, writer, 1, "in the list");
+    uint64_t one = write_text(bus, writer, 2, "one"), other = write_text(bus, writer, 3, "other");
+    const uint64_t next = 8, prev = 16;
+
+    poke64(path, ytp_yamal_begin(ytp_bus_yamal(bus), YTP_LIST_DATA) + prev, one);
+    ytp_bus_free(bus);
+    poke64(path, last + next, 0);
+    poke64(path, one + prev, other);
+    poke64(path, other + next, one);
+    return one;
+}
+
+TEST(a_circle_is_an_error)
+{
+    for (ytp_format_t format = YTP_FORMAT_YTP;; format = YTP_FORMAT_YAMAL8) {
+        const char *path = scratch("circle");
+        uint64_t one = make_circle(path, format), position, seqno;
+        ytp_bus_t *bus = open_bus(path, YTP_OPEN_WRITE, format);
+        ytp_cursor_t *cursor = NULL;
+        ytp_message_t m;
+        ytp_writer_t writer;
+
+        CODE(ytp_yamal_end(ytp_bus_yamal(bus), YTP_LIST_DATA, &position, &fault), YTP_ERR_CORRUPT);
+        OK(ytp_cursor_new(bus, &cursor, &fault));
+        OK(ytp_cursor_next(cursor, &m, &fault));
+        CODE(ytp_cursor_next(cursor, &m, &fault), YTP_ERR_CORRUPT);
+        OK(ytp_bus_refresh(bus, &(size_t){0}, &(size_t){0}, &fault));
+        CODE(ytp_bus_writer(bus, m.peer, m.channel, NULL, 0, &writer, &fault), YTP_ERR_CORRUPT);
+        OK(ytp_cursor_seek(cursor, one, &fault));
+        OK(ytp_cursor_next(cursor, &m, &fault));
+        CODE(ytp_cursor_next(cursor, &m, &fault), YTP_ERR_CORRUPT);
+        if (format == YTP_FORMAT_YTP)
+            CODE(ytp_bus_seqno(bus, one, &seqno, &fault), YTP_ERR_CORRUPT);
+        ytp_cursor_free(cursor);
+        ytp_bus_free(bus);
+
+        poke64(path, one + 8, one); /* the smallest circle */
+        poke64(path, one + 16, one);
+        bus = open_bus(path, YTP_OPEN_READ, format);
+        OK(ytp_cursor_new(bus, &cursor, &fault));
+        OK(ytp_cursor_next(cursor, &m, &fault));
+        CODE(ytp_cursor_next(cursor, &m, &fault), YTP_ERR_CORRUPT);
+        ytp_cursor_free(cursor);
+        ytp_bus_free(bus);
+        if (format == YTP_FORMAT_YAMAL8)
+            break;
+    }
+}
+
+TESTS(T(a_circle_is_an_error), T(filters_narrow_what_is_read), T(a_filter_added_later_counts_from_there),
+      T(until_without_end_means_every_time), T(names_may_be_announced_after_the_filter),
+      T(kinds_choose_control_messages), T(unannounced_ids_pass_only_without_names), T(columns_hold_what_messages_hold),
       T(a_position_can_be_taken_up_again), T(the_end_of_nothing_is_its_beginning), T(places_in_the_list),
       T(seeking_by_time_skips_nothing_that_is_wanted), T(stopping_after_a_message),
       T(ready_says_whether_anything_follows), T(a_damaged_message_stops_the_cursor_in_front_of_it),
