@@ -6,11 +6,13 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "ytp/ytp.h"
 
@@ -52,11 +54,32 @@ static inline size_t fuzz_smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+#define LONGEST_SECONDS 10
+
+static volatile sig_atomic_t fuzz_taken, fuzz_taken_before;
+
+static inline void fuzz_look(int number)
+{
+    (void)number;
+    MUST(fuzz_taken != fuzz_taken_before); /* an input that does not end */
+    fuzz_taken_before = fuzz_taken;
+}
+
+/* In time of the processor: the limit of libFuzzer goes on when the process is stopped or has to wait. */
+static inline void fuzz_watch(void)
+{
+    struct itimerval every = {{LONGEST_SECONDS, 0}, {LONGEST_SECONDS, 0}};
+    MUST(signal(SIGVTALRM, fuzz_look) != SIG_ERR && setitimer(ITIMER_VIRTUAL, &every, NULL) == 0);
+}
+
 /* The choices of an input, and its file. False when it is too short to be one. */
 static inline bool fuzz_take(const uint8_t *data, size_t size, uint8_t choices[2], fuzz_file_t *f)
 {
     if (size < 2)
         return false;
+    if (fuzz_taken == 0)
+        fuzz_watch();
+    fuzz_taken = fuzz_taken % 1000 + 1;
     memcpy(choices, data, 2);
     fuzz_err = choices[0] & CHOICE_ERR ? &fuzz_words : NULL;
     data += 2;
