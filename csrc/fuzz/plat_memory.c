@@ -326,6 +326,11 @@ int ytpi_plat_populate(void *base, size_t len, bool writable)
     return ENOSYS;
 }
 
+void ytpi_plat_expect_random(void *base, size_t len, bool random)
+{
+    (void)base, (void)len, (void)random;
+}
+
 bool ytpi_plat_map_zeros(void *at, size_t len, bool writable)
 {
     (void)at, (void)len, (void)writable;
