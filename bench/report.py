@@ -18,31 +18,34 @@ RIVALS = ("yamal", "iceoryx2", "pyzmq", "eclipse-zenoh", "lmdb", "numpy", "pyarr
 
 WHY = {
     1: "The write takes 43 to 46 ns in every run; the empty call that it is compared with varies more.",
-    2: "Append: ours takes 43 to 46 ns in every run, the package 79 to 132, with the number of messages and the state of "
-    "the machine. Two thirds of our C code's time are its two compare-and-swaps (perf), which the format demands. "
-    "Designs tried: link-time optimisation, asking for the lines of the messages to come for writing (256 B to 2 KiB "
-    "ahead), both without effect; starting the walk to the tail at the node that this handle linked last, 1 ns.",
-    3: "A row of 64 B takes 112 bytes of the file, and np.copyto writes 64. Rows of 256 B and more in batches of 8 MiB and "
-    "more go past the cache, which took 1 KiB from 0.75 to 1.0; shorter ones share their lines with headers.",
+    2: "Append: ours takes 43 to 46 ns in every run, the package 79 to 132, with the number of messages and the "
+    "state of the machine. Two thirds of our C code's time are its two compare-and-swaps (perf), which the format "
+    "demands. Designs tried: link-time optimisation, asking for the lines of the messages to come for writing "
+    "(256 B to 2 KiB ahead), both without effect; starting the walk to the tail at the node that this handle "
+    "linked last, 1 ns.",
+    3: "A row of 64 B takes 112 bytes of the file, and np.copyto writes 64. Rows of 256 B and more in batches of 8 "
+    "MiB and more go past the cache, which took 1 KiB from 0.75 to 1.0; shorter ones share their lines with "
+    "headers.",
     4: "The walk in C only reads; a scan also writes 32 bytes of columns a row. Designs tried, in ns per row: the "
-    "cursor's step in a loop 18; a loop of its own with the same checks, views made while the payload is in the cache "
-    "14; asking for the bytes 8 KiB ahead 8.3; names checked once a chunk, no division for each row 6.5; the log in huge "
-    "pages 6.0; columns that nobody wants in a corner of the cache, batches that are used again instead of page faults, "
-    "names compared by their bits, windows in registers 4.6. The walk itself is at the speed of the memory.",
-    6: "A message lies in a cache line of its own, so a round trip takes three trips of a line each way where the floor "
-    "takes two, in C 0.79 us of 0.50 (cores far) or 0.20 of 0.12 (near); the package has the same format. The interpreter's "
-    "part is 0.2 to 0.3 us on both sides together, of which the measuring itself takes a third. Designs tried: looking with "
-    "the interpreter lock held and not asking the head of the list what its end means, 1.20 to 1.11 us; asking for the "
-    "lines of the answer for writing while the message is read, 0.03 us in C and nothing in Python. pyzmq and iceoryx2 "
-    "move with the machine: 28 to 215 x for pyzmq.",
-    7: "64 B: a writer alone makes 22 M/s, so four times a package that makes 5 to 6 M/s is out of reach for one call a "
-    "message; `write_many` makes 10 times as many. Designs tried for a reader at the writer's heels: looking less often, "
-    "and not asking for lines that are about to be written; neither made a difference once the log lay in huge pages. "
-    "64 KiB and 1 MiB: iceoryx2 and sockets use the same few buffers again and again, which stay in the cache; a log "
-    "that keeps everything writes new memory for each message.",
-    11: "Eight processes take turns on two cores; four runs of the same code gave 0.62, 0.64, 0.89 and 1.06, as the scheduler "
-    "of the machine had it. Each maps what the others wrote: in huge pages that costs 15 ns for 4 KiB, where it cost 320 "
-    "and eight writers together made 3.5 M/s instead of 9.",
+    "cursor's step in a loop 18; a loop of its own with the same checks, views made while the payload is in the "
+    "cache 14; asking for the bytes 8 KiB ahead 8.3; names checked once a chunk, no division for each row 6.5; "
+    "the log in huge pages 6.0; columns that nobody wants in a corner of the cache, batches that are used again "
+    "instead of page faults, names compared by their bits, windows in registers 4.6. The walk itself is at the "
+    "speed of the memory.",
+    6: "A message lies in a cache line of its own, so a round trip takes three trips of a line each way where the "
+    "floor takes two, in C 0.79 us of 0.50 (cores far) or 0.20 of 0.12 (near); the package has the same format. "
+    "The interpreter's part is 0.2 to 0.3 us on both sides together, of which the measuring itself takes a third. "
+    "Designs tried: looking with the interpreter lock held and not asking the head of the list what its end "
+    "means, 1.20 to 1.11 us; asking for the lines of the answer for writing while the message is read, 0.03 us in "
+    "C and nothing in Python. pyzmq and iceoryx2 move with the machine: 28 to 215 x for pyzmq.",
+    7: "64 B: a writer alone makes 22 M/s, so four times a package that makes 5 to 6 M/s is out of reach for one "
+    "call a message; `write_many` makes 10 times as many. Designs tried for a reader at the writer's heels: "
+    "looking less often, and not asking for lines that are about to be written; neither made a difference once "
+    "the log lay in huge pages. 64 KiB and 1 MiB: iceoryx2 and sockets use the same few buffers again and again, "
+    "which stay in the cache; a log that keeps everything writes new memory for each message.",
+    11: "Eight processes take turns on two cores; four runs of the same code gave 0.62, 0.64, 0.89 and 1.06, as the "
+    "scheduler of the machine had it. Each maps what the others wrote: in huge pages that costs 15 ns for 4 KiB, "
+    "where it cost 320 and eight writers together made 3.5 M/s instead of 9.",
 }
 """Why a goal may be missed on a small machine, by its number; shown only where it is."""
 

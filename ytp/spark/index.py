@@ -29,7 +29,7 @@ __all__ = [
 DAMAGE = (CorruptError, FormatError)
 
 #: What a handle has read stays resident, so it is opened anew after so many bytes of payload, or of nodes. Where there
-#: is an index too, only later: the kernel maps the neighbours of each page that is touched, and cuts may lie that close.
+#: is an index too, only later: the kernel maps the neighbours of each page that is touched, and cuts may lie close.
 STEP = 64 << 20
 INDEXED_STEP = 16 * STEP
 SMALLEST_NODE = 48
