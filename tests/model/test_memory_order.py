@@ -18,7 +18,7 @@ SOURCES = ROOT / "csrc" / "src"
 PAGE = (ROOT / "docs" / "design" / "memory-order.md").read_text()
 
 ORDERED = re.compile(
-    r"\bytpi_(load_acquire|load_seq|store_release|fetch_or_seq|fetch_add|cas_seq|cas32_seq)\("
+    r"\bytpi_(load_acquire|load_seq|store_release|fetch_or_seq|fetch_add|exchange|cas_seq|cas32_seq)\("
 )
 DEFINITION = re.compile(r"[a-z][\w\s*]*?\b(\w+)\(")
 LABEL = re.compile(r"/\* ([A-Z]{3,}):")
