@@ -145,15 +145,16 @@ static size_t collect_backwards(ytp_yamal_t *y, uint64_t forward_end, uint64_t *
 {
     uint64_t head = ytpi_head(y, YTP_LIST_DATA), size = 0, next;
     uint64_t at = ytpi_le64(ytpi_load_acquire(&ytpi_node_at(y, head)->prev));
-    uint64_t most = ytpi_le64(ytpi_load_relaxed(y->counter)) / (y->header + 8u);
     size_t count = 0, room = 0;
 
     *offsets = NULL;
     if (at == head || ytpi_check_node(y, at, head, &size, NULL) != YTP_OK)
         return 0;
-    for (uint64_t n = 0; n < most && ytpi_hop(y, at, &next, &size, NULL) == YTP_OK; n++)
-        at = next;
-    while (at != head && at != forward_end && count < most) {
+    for (uint64_t start = at; ytpi_hop(y, at, &next, &size, NULL) == YTP_OK; at = next)
+        if (next == start)
+            return 0;
+    /* Ends: what leads back to the last node would have been met behind it. */
+    while (at != head && at != forward_end) {
         if (count == room) {
             room = room ? room * 2 : 1024;
             uint64_t *grown = ytpi_plat_realloc(*offsets, room * sizeof *grown);
@@ -168,7 +169,7 @@ static size_t collect_backwards(ytp_yamal_t *y, uint64_t forward_end, uint64_t *
             break;
         at = prev;
     }
-    return count < most ? count : 0;
+    return count;
 }
 
 static int copy_backwards(salvage_t *s, ytp_error_t *err)

@@ -241,7 +241,23 @@ TEST(after_a_power_loss_only_what_is_durable)
     }
 }
 
-TESTS(T(a_sound_file_is_copied_whole), T(both_ends_of_a_broken_list_are_saved), T(without_a_hint_there_is_no_far_end),
-      T(names_that_nobody_announced_are_made_up), T(many_writers_are_kept_apart), T(progress_can_stop_it),
-      T(formats_are_not_mixed), T(a_full_target_is_an_error), T(names_and_control_state_carry_over),
-      T(after_a_power_loss_only_what_is_durable))
+TEST(a_circle_at_the_end_is_left_out)
+{
+    EACH_FORMAT(f)
+    {
+        const char *path = scratch("circle");
+        uint64_t at[6];
+        ytp_bus_free(sample(path, *f, at));
+        poke64(path, *f == YTP_FORMAT_YTP ? 0 : 8, (uint64_t)1 << 62); /* the counter bounds nothing */
+        poke64(path, at[3], 0);
+        poke64(path, (*f == YTP_FORMAT_YTP ? 0 : 16) + 16, at[4]);
+        poke64(path, at[4] + 16, at[5]);
+        poke64(path, at[5] + 8, at[4]);
+        salvage(path, *f, true, "012");
+    }
+}
+
+TESTS(T(a_circle_at_the_end_is_left_out), T(a_sound_file_is_copied_whole), T(both_ends_of_a_broken_list_are_saved),
+      T(without_a_hint_there_is_no_far_end), T(names_that_nobody_announced_are_made_up), T(many_writers_are_kept_apart),
+      T(progress_can_stop_it), T(formats_are_not_mixed), T(a_full_target_is_an_error),
+      T(names_and_control_state_carry_over), T(after_a_power_loss_only_what_is_durable))
